@@ -11,8 +11,9 @@ enum { KEY_BYTES = 32 };
 
 /* What is being gathered; `failed` means that there was no memory. */
 struct gathering {
-    const json_t *vocab, *added;
-    json_t *tokens; /* id to token */
+    const json_t *vocab, *listed; /* of tokenizer.json: its vocabulary, its added_tokens */
+    const json_t *added;          /* added_tokens.json */
+    json_t *tokens;               /* id to token */
     bool failed;
 };
 
@@ -23,14 +24,12 @@ static const json_t *text_of(const json_t *token)
     return json_is_string(text) ? text : NULL;
 }
 
-/* The key of what has an id and is not there yet; false: nothing is to be added. */
-static bool has_new_key(const struct gathering *g, const json_t *id, char key[KEY_BYTES])
+static void make_key(const json_t *id, char key[KEY_BYTES])
 {
-    if (!json_is_integer(id)) return false;
     snprintf(key, KEY_BYTES, "%" JSON_INTEGER_FORMAT, json_integer_value(id));
-    return !json_object_get(g->tokens, key);
 }
 
+/* Takes node over. */
 static void put(struct gathering *g, const char *key, json_t *node, bool is_special)
 {
     g->failed = g->failed || !node ||
@@ -39,44 +38,105 @@ static void put(struct gathering *g, const char *key, json_t *node, bool is_spec
     json_decref(node);
 }
 
-static void add_named(struct gathering *g, const json_t *token)
+/* The entry of tokenizer.json's added_tokens with this content, or NULL. */
+static json_t *find_listed(const struct gathering *g, const json_t *text)
+{
+    for (size_t i = 0; i < json_array_size(g->listed); i++) {
+        json_t *node = json_array_get(g->listed, i);
+        if (json_equal(json_object_get(node, "content"), text)) return node;
+    }
+    return NULL;
+}
+
+/* is_named: under a name such as eos_token, which makes a token special that was there already;
+ * otherwise it is in a list, which changes nothing in such a token. */
+static void add_token(struct gathering *g, const json_t *token, bool is_named, bool is_special)
 {
     const json_t *text = text_of(token);
     char key[KEY_BYTES];
     if (!text) return;
-    const json_t *id = json_object_get(g->vocab, json_string_value(text));
+    json_t *listed = find_listed(g, text);
+    const json_t *id = json_object_get(listed, "id");
+    if (!id) id = json_object_get(g->vocab, json_string_value(text));
     if (!id) id = json_object_get(g->added, json_string_value(text));
-    if (!has_new_key(g, id, key)) return;
-    json_t *node = json_is_object(token) ? json_copy((json_t *)(uintptr_t)token)
-                                         : json_pack("{s:O}", "content", text);
-    put(g, key, node, true);
+    if (!json_is_integer(id)) return;
+    make_key(id, key);
+    json_t *known = json_object_get(g->tokens, key);
+    if (!known) known = listed;
+    if (known && !is_named) return;
+    if (known) {
+        put(g, key, json_copy(known), true);
+    } else {
+        put(g, key,
+            json_is_object(token) ? json_copy((json_t *)(uintptr_t)token)
+                                  : json_pack("{s:O}", "content", text),
+            is_special);
+    }
 }
 
-/* A list of tokens, or an object of them. */
-static void add_all(struct gathering *g, const json_t *tokens)
+/* A list of tokens, or an object of named ones. are_special: objects too that do not say so. */
+static void add_all(struct gathering *g, const json_t *tokens, bool are_special)
 {
     const char *name;
     json_t *token;
     for (size_t i = 0; i < json_array_size(tokens); i++) {
-        add_named(g, json_array_get(tokens, i));
+        token = json_array_get(tokens, i);
+        bool is_special = are_special || json_is_string(token);
+        add_token(g, token, false, is_special || json_is_true(json_object_get(token, "special")));
     }
     json_object_foreach((json_t *)(uintptr_t)tokens, name, token)
     {
-        add_named(g, token);
+        add_token(g, token, true, true);
     }
 }
 
-static void add_names_of(struct gathering *g, const json_t *file)
+static bool is_standard_name(const char *name)
 {
     static const char *const names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                         "pad_token", "cls_token", "mask_token"};
-    static const char *const lists[] = {"additional_special_tokens", "extra_special_tokens"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        add_named(g, json_object_get(file, names[i]));
+        if (strcmp(name, names[i]) == 0) return true;
     }
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        add_all(g, json_object_get(file, lists[i]));
+    return false;
+}
+
+/* A model may have names of its own, such as image_token, for tokens that are texts. */
+static bool is_name(const char *name, const json_t *token)
+{
+    static const char end[] = "_token";
+    size_t len = strlen(name), end_len = sizeof end - 1;
+    return is_standard_name(name) ||
+           (json_is_string(token) && len > end_len && strcmp(name + len - end_len, end) == 0);
+}
+
+/* The names of a file, without those that `over` has, too. */
+static void add_names(struct gathering *g, const json_t *file, const json_t *over)
+{
+    const char *name;
+    json_t *token;
+    json_object_foreach((json_t *)(uintptr_t)file, name, token)
+    {
+        if (is_name(name, token) && !json_object_get(over, name)) add_token(g, token, true, true);
     }
+}
+
+static bool has_any(const json_t *list)
+{
+    return json_array_size(list) || json_object_size(list);
+}
+
+/* extra_special_tokens is the newer word for additional_special_tokens, and the config's are before
+ * the map's; the map's extra ones are there besides. */
+static void add_lists(struct gathering *g, const json_t *config, const json_t *map)
+{
+    static const char extra[] = "extra_special_tokens", old[] = "additional_special_tokens";
+    const json_t *more = json_object_get(map, extra);
+    const json_t *list = json_object_get(config, extra);
+    if (!has_any(list)) list = json_object_get(config, old);
+    bool is_of_map = !has_any(list);
+    if (is_of_map) list = json_object_get(map, old);
+    add_all(g, list, is_of_map);
+    add_all(g, more, true);
 }
 
 /* What is left of added_tokens.json is not special. */
@@ -87,7 +147,10 @@ static void add_rest(struct gathering *g)
     char key[KEY_BYTES];
     json_object_foreach((json_t *)(uintptr_t)g->added, text, id)
     {
-        if (has_new_key(g, id, key)) put(g, key, json_pack("{s:s}", "content", text), false);
+        if (!json_is_integer(id)) continue;
+        make_key(id, key);
+        if (json_object_get(g->tokens, key)) continue;
+        put(g, key, json_pack("{s:s}", "content", text), false);
     }
 }
 
@@ -96,16 +159,18 @@ int named_tokens_gather(json_t **out, const json_t *root, const struct named_fil
 {
     const json_t *decoder = json_member(files->config, "added_tokens_decoder");
     bool is_odd = decoder && !json_is_object(decoder); /* the reader says what is wrong */
+    const json_t *map = decoder ? NULL : files->map;
     struct gathering g = {
         .vocab = json_object_get(json_object_get(root, "model"), "vocab"),
-        .added = files->added,
-        .tokens = is_odd ? json_incref((json_t *)(uintptr_t)decoder) : json_object(),
+        .listed = json_object_get(root, "added_tokens"),
+        .added = decoder ? NULL : files->added,
+        .tokens = decoder ? json_copy((json_t *)(uintptr_t)decoder) : json_object(),
     };
-    if (!is_odd) {
-        g.failed =
-            !g.tokens || (decoder && json_object_update(g.tokens, (json_t *)(uintptr_t)decoder));
-        add_names_of(&g, files->config);
-        add_names_of(&g, files->map);
+    g.failed = !g.tokens;
+    if (!is_odd && !g.failed) {
+        add_names(&g, files->config, map);
+        add_names(&g, map, NULL);
+        add_lists(&g, files->config, map);
         add_rest(&g);
     }
     *out = json_pack("{s:o}", "added_tokens_decoder", g.tokens);

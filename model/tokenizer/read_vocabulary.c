@@ -4,6 +4,7 @@
  * ignored, because a server never cuts or pads a prompt unless it is asked to. */
 #include "model/tokenizer/internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -326,6 +327,35 @@ out:
     return rc;
 }
 
+/* What the config has of an added token of the file is what holds, but for a token that is special:
+ * it stays so. node: as the file has it. The caller calls json_decref; NULL: there is no memory. */
+static json_t *merge_added(const struct reader *r, json_t *node, int32_t id)
+{
+    char key[16];
+    snprintf(key, sizeof key, "%d", (int)id);
+    const json_t *other = json_member(r->more_added, key);
+    const json_t *content = json_member(node, "content");
+    if (!other || !content || !json_equal(json_member(other, "content"), content)) {
+        return json_incref(node);
+    }
+    json_t *merged = json_copy((json_t *)(uintptr_t)other);
+    if (merged && json_is_true(json_member(node, "special")) &&
+        json_object_set_new(merged, "special", json_true())) {
+        json_decref(merged);
+        return NULL;
+    }
+    return merged;
+}
+
+static int read_listed(struct reader *r, json_t *node, int32_t id, struct error *err)
+{
+    json_t *merged = merge_added(r, node, id);
+    if (!merged) return error_set(err, ERR_NO_MEMORY, "no memory for an added token");
+    int rc = read_added_token(r, merged, id, err);
+    json_decref(merged);
+    return rc;
+}
+
 /* The config repeats the added tokens of the file and may name more. */
 static int read_more_added(struct reader *r, const bool *seen, struct error *err)
 {
@@ -353,9 +383,9 @@ static int read_added(struct reader *r, struct error *err)
     TRY(mem_array(&tok->normalized.tokens, n, sizeof *tok->normalized.tokens, err));
     TRY(mem_array(&seen, (size_t)tok->table.n_ids, sizeof *seen, err));
     for (size_t i = 0; i < json_array_size(r->added); i++) {
-        const json_t *node = json_array_get(r->added, i);
+        json_t *node = json_array_get(r->added, i);
         TRY(read_id(r, json_member(node, "id"), &id, err));
-        TRY(read_added_token(r, node, id, err));
+        TRY(read_listed(r, node, id, err));
         seen[id] = true;
     }
     TRY(read_more_added(r, seen, err));
