@@ -18,6 +18,11 @@
 #include "worker/join.h"
 #include "worker/lead_watch.h"
 
+bool group_has_peers(const struct group_options *options)
+{
+    return options->n_ranks > 1 || comm_mpi_is_launched();
+}
+
 /* Whether the ranks meet without MPI. */
 static bool is_led(const struct group *group)
 {

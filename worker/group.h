@@ -55,6 +55,9 @@ void group_close(struct group *group);
 bool group_is_lead(const struct group *group);
 int group_offer(struct group *group, struct target_description *mine, struct error *err);
 
+/* Whether a rank with these options meets others before it serves. */
+bool group_has_peers(const struct group_options *options);
+
 /* Whether comm_exchange works: ranks without MPI can only add numbers on their devices. */
 bool group_has_exchange(const struct group *group);
 

@@ -8,7 +8,6 @@
 #include "base/limits.h"
 #include "base/system/program.h"
 #include "base/text/options.h"
-#include "comm/comm_mpi.h"
 #include "model/backend/options.h"
 #include "model/checkpoint/checkpoint.h"
 #include "worker/address.h"
@@ -337,8 +336,7 @@ int main(int argc, char **argv)
                                     .stop_grace_ms = drain_ms + WORKER_STOP_GRACE_MS,
                                     .read = read_guard,
                                     .check = check_worker,
-                                    .meets_peers =
-                                        args.options.group.n_ranks > 1 || comm_mpi_is_launched(),
+                                    .meets_peers = group_has_peers(&args.options.group),
                                     .open = open_worker,
                                     .run = run_worker,
                                     .stop = stop_worker,

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+enum { PATH_BYTES = 4096, HASH_BYTES = 65, SHOWN_MAX = 150 };
+
 static const char what_is_read[] =
     "Outrider reads Hugging Face folders: config.json, tokenizer.json and safetensors";
 
@@ -62,6 +64,53 @@ static int explain_missing(const char *name, struct error *err)
     return error_set(err, ERR_NOT_FOUND, "there is no folder %.120s", name);
 }
 
+/* The hash in refs/main of a cache's folder; "": there is none that a snapshot has. */
+static void read_main(const char *folder, char hash[HASH_BYTES])
+{
+    char path[PATH_BYTES];
+    struct stat st;
+    int len = snprintf(path, sizeof path, "%s/refs/main", folder);
+    FILE *file = len > 0 && len < PATH_BYTES ? fopen(path, "rb") : NULL;
+    hash[0] = '\0';
+    if (!file) return;
+    size_t n = fread(hash, 1, HASH_BYTES - 1, file);
+    fclose(file);
+    hash[n] = '\0';
+    hash[strcspn(hash, "\r\n")] = '\0';
+    len = snprintf(path, sizeof path, "%s/snapshots/%s", folder, hash);
+    if (strchr(hash, '/') || len >= PATH_BYTES || stat(path, &st)) hash[0] = '\0';
+}
+
+/* The folder of a model in the cache of huggingface_hub: models--ORG--NAME, whose snapshots have
+ * the files. */
+static bool is_cached(const char *folder)
+{
+    char path[PATH_BYTES];
+    struct stat st;
+    int len = snprintf(path, sizeof path, "%s/snapshots", folder);
+    return len > 0 && len < PATH_BYTES && !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+static int explain_cached(const char *folder, const char *wanted, struct error *err)
+{
+    char hash[HASH_BYTES];
+    int len = (int)strlen(folder);
+    while (len > 1 && folder[len - 1] == '/')
+        len--;
+    read_main(folder, hash);
+    if (hash[0]) {
+        return error_set(err, ERR_NOT_FOUND,
+                         "%.*s is a folder of the Hugging Face cache and has no %s itself; name "
+                         "its snapshot: %.*s/snapshots/%s",
+                         len < SHOWN_MAX ? len : SHOWN_MAX, folder, wanted,
+                         len < SHOWN_MAX ? len : SHOWN_MAX, folder, hash);
+    }
+    return error_set(err, ERR_NOT_FOUND,
+                     "%.*s is a folder of the Hugging Face cache and has no %s itself; name one of "
+                     "the folders in its snapshots/",
+                     len < SHOWN_MAX ? len : SHOWN_MAX, folder, wanted);
+}
+
 int model_folder_explain(const char *name, const char *wanted, int rc, struct error *err)
 {
     struct stat st;
@@ -81,6 +130,7 @@ int model_folder_explain(const char *name, const char *wanted, int rc, struct er
         return error_set(err, ERR_UNSUPPORTED, "%.120s has %.200s, but no %s; GGUF is not read; %s",
                          name, file, wanted, what_is_read);
     }
+    if (is_cached(name)) return explain_cached(name, wanted, err);
     return error_set(err, ERR_NOT_FOUND, "%.120s has no %s, so it is not the folder of a model; %s",
                      name, wanted, what_is_read);
 }

@@ -122,11 +122,19 @@ out:
     return rc;
 }
 
-/* The method first, because the keys of another one say little. */
+/* The method first, because the keys of another one say little. Of bitsandbytes old files say only
+ * how it loads. */
 static int check_method(json_t *quantization, const char *origin, struct error *err)
 {
     char shown[CONFIG_VALUE_BYTES];
     const json_t *method = json_member(quantization, "quant_method");
+    if (!method && (json_is_true(json_member(quantization, "load_in_8bit")) ||
+                    json_is_true(json_member(quantization, "load_in_4bit")))) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%s: the weights are quantized by \"bitsandbytes\", which is not "
+                         "supported; %s",
+                         origin, only);
+    }
     if (!method || value_is_allowed(&top_keys[0], method)) return 0;
     return error_set(err, ERR_UNSUPPORTED,
                      "%s: the weights are quantized by %s, which is not supported; %s", origin,

@@ -87,7 +87,8 @@ def folders():
     yield "added_tokens, one of them special", [], {
         config: {"eos_token": "<|im_end|>"}, added: {"<|im_end|>": 1001, "<tool>": 1005}}
     yield "added_tokens that are listed as special", [], {
-        config: {"additional_special_tokens": ["<|fim|>"]}, added: {"<|fim|>": 1002, "<tool>": 1005}}
+        config: {"additional_special_tokens": ["<|fim|>"]},
+        added: {"<|fim|>": 1002, "<tool>": 1005}}
     yield "added_tokens beside a decoder", [], {
         config: {"added_tokens_decoder": {"1000": token("<|im_start|>", special=True)}},
         added: {"<tool>": 1005}}

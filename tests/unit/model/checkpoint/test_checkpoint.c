@@ -528,6 +528,38 @@ START_TEST(gguf_is_named)
 }
 END_TEST
 
+static const char *in_dir(const char *name)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+/* As huggingface_hub has it: DIR/refs/main names one of DIR/snapshots. */
+START_TEST(the_snapshot_of_a_cached_model_is_named)
+{
+    char wanted[256];
+    struct checkpoint *ck;
+    make_dir();
+    ck_assert_int_eq(mkdir(in_dir("snapshots"), 0700), 0);
+    CHECK_ERR(open_dir(), ERR_NOT_FOUND,
+              "of the Hugging Face cache and has no config.json itself; name one of the folders in "
+              "its snapshots/");
+    ck_assert_int_eq(mkdir(in_dir("refs"), 0700), 0);
+    write_file("refs/main", "0a1b\n", 5, NULL, 0);
+    CHECK_ERR(open_dir(), ERR_NOT_FOUND, "its snapshots/"); /* there is none of this hash */
+    ck_assert_int_eq(mkdir(in_dir("snapshots/0a1b"), 0700), 0);
+    snprintf(wanted, sizeof wanted, "name its snapshot: %s/snapshots/0a1b", dir);
+    CHECK_ERR(open_dir(), ERR_NOT_FOUND, wanted);
+    CHECK_ERR(checkpoint_open(&ck, in_dir(""), &err), ERR_NOT_FOUND, wanted); /* with a slash */
+    unlink(in_dir("refs/main"));
+    rmdir(in_dir("refs"));
+    rmdir(in_dir("snapshots/0a1b"));
+    rmdir(in_dir("snapshots"));
+    remove_dir();
+}
+END_TEST
+
 /* A header, the length of the data after it, and what is wrong with it. NULL: nothing. */
 static const struct {
     const char *header;
@@ -615,6 +647,7 @@ int main(void)
     tcase_add_test(plain, every_dtype_reads_as_the_same_numbers);
     tcase_add_test(plain, folders_without_a_config_are_not_found);
     tcase_add_test(plain, gguf_is_named);
+    tcase_add_test(plain, the_snapshot_of_a_cached_model_is_named);
     tcase_add_test(plain, tables_that_lie_are_refused);
     tcase_add_test(plain, endless_headers_are_refused);
     tcase_add_checked_fixture(scratch, take_apart, clear_up);

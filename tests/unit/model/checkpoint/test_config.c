@@ -337,6 +337,12 @@ static const struct refusal key_refusals[] = {
     {"llama", "{\"hidden_act\":\"gelu\"}", ERR_UNSUPPORTED, "\"hidden_act\" = \"gelu\""},
     {"llama", "{\"quantization_config\":{\"bits\":4,\"quant_method\":\"awq\"}}", ERR_UNSUPPORTED,
      "quantized by \"awq\", which is not supported"},
+    {"llama", "{\"quantization_config\":{\"load_in_8bit\":true,\"llm_int8_threshold\":6.0}}",
+     ERR_UNSUPPORTED, "quantized by \"bitsandbytes\""},
+    {"llama",
+     "{\"quantization_config\":{\"load_in_8bit\":false,\"load_in_4bit\":true,"
+     "\"bnb_4bit_quant_type\":\"nf4\"}}",
+     ERR_UNSUPPORTED, "quantized by \"bitsandbytes\""},
     {"llama", "{\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[128]}}",
      ERR_UNSUPPORTED, "quantized by \"fp8\""},
     {"llama", "{\"quantization_config\":{\"bits\":4}}", ERR_UNSUPPORTED, "{\"bits\":4}"},
