@@ -4,8 +4,7 @@
  *
  * For some shapes of 16 nodes and supports of q it prints the median time in us that each of three
  * rules takes for a tree of 16 nodes, tokens drawn from q, rows of the union of the supports and a
- * token outside, as they come from a vocabulary of 32,000. Bar: 50 us (docs/results.md, "Trees of
- * guesses"). */
+ * token outside, as they come from a vocabulary of 32,000. Bar: 50 us (docs/results.md). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

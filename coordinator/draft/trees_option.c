@@ -41,7 +41,7 @@ static const char *behind(const char *text, const char *word)
 }
 
 /* With auto planned trees do not follow the draft's q: that has not been shown to be faster
- * (docs/results.md, "Trees of guesses"). */
+ * (docs/journal/trees.md). */
 int trees_parse(const char *text, struct trees *trees, struct error *err)
 {
     static const struct {

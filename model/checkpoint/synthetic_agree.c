@@ -6,7 +6,7 @@
  * 1.2 + 0.465 ln V) and correlation cos(angle). Logits then differ by 2 sigma sin(angle / 2), root
  * mean square: the *contrast*. Since every head is made for the same entropy, agreement depends
  * nearly on the contrast alone and hardly on width, depth and vocabulary, so that one table is
- * enough for all shapes. The table is measured (bench/bench_agree.c, docs/results.md).
+ * enough for all shapes. The table is measured (bench/bench_agree.c, docs/journal/pairs.md).
  *
  * Sizes of core and tail, with the embedding 1, C layers in the core and B after it: each layer of
  * the core adds LAYERS_ADD / C to the square, each layer of the tail tail^2 times as much. A

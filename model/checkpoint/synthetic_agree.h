@@ -14,7 +14,7 @@ double synthetic_agree_contrast(double wished);
 
 /* *tail: the factor by which the layers from model->core_layers on are scaled, so that alpha of the
  * rule `rejection` at temperature 1 comes out near `wished`, 0..1, when the draft is the first
- * core_layers layers with its whole softmax as q. docs/results.md says how near.
+ * core_layers layers with its whole softmax as q. docs/journal/pairs.md says how near.
  * model->share_layers is the core. Errors: ERR_ARGUMENT there is no layer after the core, or
  * `wished` is less than what two unrelated models of this vocabulary have. */
 int synthetic_agree_tail(const struct synthetic_model *model, double wished, double *tail,

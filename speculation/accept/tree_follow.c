@@ -2,8 +2,8 @@
 #include "speculation/accept/tree_follow.h"
 
 /* The part of a drawn guess's value that does not depend on q. With 0.7 to 0.9 trees that follow q
- * keep about as much as planned ones or more, and with 0 less (docs/results.md, "Trees of
- * guesses"). */
+ * keep about as much as planned ones or more, and with 0 less (docs/journal/trees.md).
+ */
 static const double drawn_constant_ratio = 0.8;
 
 int tree_follow_expand(const double *value, int n, int n_wanted, int *chosen)

@@ -58,7 +58,7 @@ static const double least_price = 0.05;
 static const double soon_price = 0.5;
 /* Logarithm of predicted tokens over time, for each lane: guesses behind siblings must promise this
  * much, because where less was promised they were up to 2 % slower than siblings alone
- * (docs/results.md). */
+ * (docs/journal/trees.md). */
 static const double grow_value = 0.02;
 /* Us, for each lane: what looking for them takes, about. */
 static const double grow_us = 5;
