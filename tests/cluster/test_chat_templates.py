@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=quick libs=jinja timeout=120
+# ctest: labels=quick,slow libs=jinja timeout=120
 """Chat templates print the same bytes with model/jinja as with Python's jinja2 in the settings of
 transformers, or both refuse: the templates of tests/golden/templates over conversations of every
 kind, and random ones. Skipped (77) where jinja2 is not installed.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=quick,threads libs=http timeout=180 beside=yes
+# ctest: labels=quick,threads,slow libs=http timeout=180 beside=yes
 """The HTTP server of http/ as clients meet it: whole answers and streams, keep-alive, bodies that
 are too large or too many, requests that can be read in two ways, clients that leave, that are slow,
 that say nothing, TLS with certificates that are replaced, and the end of the server with answers

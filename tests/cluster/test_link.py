@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=quick libs=client timeout=60
+# ctest: labels=quick,slow libs=client timeout=60
 """outrider link, on this host.
 
 Usage: test_link.py BUILD_FOLDER

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=worker beside=yes timeout=300
+# ctest: labels=full,brief libs=worker beside=yes timeout=300
 """A row of logits that are not numbers fails the request that it belongs to and no other: a target
 whose weights give NaN for one token of the prompt. The group stays, and texts without that token
 are those of the sound target.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=quick libs=rpc timeout=60
+# ctest: labels=quick,slow libs=rpc timeout=60
 """Our server as another gRPC implementation sees it."""
 import os
 import subprocess

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client beside=yes timeout=120
+# ctest: labels=full,brief libs=client beside=yes timeout=120
 """Clients are told a model's name and nothing of the server's disk: the last part of its folder, or
 what --served-name says. Usage: test_served_name_cluster.py BUILD_FOLDER"""
 import json

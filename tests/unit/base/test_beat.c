@@ -1,4 +1,4 @@
-/* ctest: labels=quick,threads libs=base timeout=60 */
+/* ctest: labels=quick,threads,slow libs=base timeout=60 */
 /* A thread that makes no mark for the limit hangs, and no longer once it makes one. Nothing is
  * expected before the first mark and after an excuse, and time in which the process could not run
  * does not count. */

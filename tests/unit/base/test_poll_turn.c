@@ -1,4 +1,4 @@
-/* ctest: labels=quick,threads libs=base timeout=60 */
+/* ctest: labels=quick,threads,slow libs=base timeout=60 */
 /* Two threads take turns to poll one source of events: never both at a time, and the network thread
  * takes over when the other one works for long, even if it was asleep. */
 #include <pthread.h>

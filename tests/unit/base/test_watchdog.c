@@ -1,4 +1,4 @@
-/* ctest: labels=quick,threads libs=base timeout=60 */
+/* ctest: labels=quick,threads,slow libs=base timeout=60 */
 /* A late watchdog calls once, after the limit and not before; one that was disarmed never does.
  * Time in which the process or the watchdog's thread could not run does not count. */
 #include <poll.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=quick libs=bench timeout=120
+# ctest: labels=quick,slow libs=bench timeout=120
 """bench/cpu_table understands what the benchmarks print, with the smallest settings that they have.
 No figure is checked, only that each line is found and that shares and limits are what they should
 be called.

@@ -1,4 +1,4 @@
-/* ctest: labels=quick,threads libs=comm_nccl timeout=60 */
+/* ctest: labels=quick,threads,slow libs=comm_nccl timeout=60 */
 /* Ranks on devices that fail, over tests/support/fake_nccl.c. Each kind of failure ends in time,
  * with its own text, and with as many aborts as communicators that failed. */
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* ctest: labels=quick libs=coordinator fail_alloc=yes timeout=120 */
+/* ctest: labels=quick,slow libs=coordinator fail_alloc=yes timeout=120 */
 /* Opening a coordinator while memory is short: each allocation of our own, and of the libraries
  * that report it, fails once. No worker is needed: the coordinator calls it only when it runs. */
 #include <stdio.h>

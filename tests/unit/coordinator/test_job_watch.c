@@ -1,6 +1,6 @@
 /* Watching stored jobs over gRPC: a client that does not read fills its own buffer and is ended
  * with a sentence, and comes back; another one is not delayed by it. */
-/* ctest: labels=quick libs=coordinator timeout=60 */
+/* ctest: labels=quick,slow libs=coordinator timeout=60 */
 #include <stdio.h>
 #include <string.h>
 

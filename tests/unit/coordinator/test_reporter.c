@@ -1,4 +1,4 @@
-/* ctest: labels=quick,threads libs=signals timeout=60 */
+/* ctest: labels=quick,threads,slow libs=signals timeout=60 */
 /* The log's lines about work: one for each job that ends, with its ids and figures and nothing of
  * its text, and figures while there is work; and the ids that clients send in headers. */
 #include "coordinator/signals/reporter.h"

@@ -1,4 +1,4 @@
-/* ctest: labels=quick libs=model timeout=120 */
+/* ctest: labels=quick,slow libs=model timeout=120 */
 /* Synthetic pairs of chosen agreement: they have the agreement that was asked for, the draft is bit
  * for bit the beginning of the target, and names that make no pair are refused. */
 #include <math.h>

@@ -1,4 +1,4 @@
-/* ctest: labels=quick,threads libs=model timeout=120 */
+/* ctest: labels=quick,threads,slow libs=model timeout=120 */
 /* The forward pass with one thread much slower than the others, which then compute what would have
  * been its part: no bit changes. */
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* ctest: labels=quick,threads libs=rpc timeout=120 */
+/* ctest: labels=quick,threads,slow libs=rpc timeout=120 */
 /* Deadlines, cancellation, absent and closing servers, and peers that do not speak gRPC. */
 #include <arpa/inet.h>
 #include <netinet/in.h>

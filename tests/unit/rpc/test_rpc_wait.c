@@ -1,4 +1,4 @@
-/* ctest: labels=quick,threads libs=rpc timeout=60 */
+/* ctest: labels=quick,threads,slow libs=rpc timeout=60 */
 /* A thread that waits for work from the calls of a server reads them itself, the network thread
  * takes over while it works, and no call is lost between the two. */
 #include <stdatomic.h>

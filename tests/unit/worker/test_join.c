@@ -1,4 +1,4 @@
-/* ctest: labels=quick libs=worker timeout=60 */
+/* ctest: labels=quick,slow libs=worker timeout=60 */
 /* A rank without MPI asks its lead, over real gRPC. The id arrives complete; a lead that is late or
  * not ready is asked again; one that is another rank, or differs in what ranks share, is refused
  * with a reason; and the listener offers the id only until its group is complete. */

@@ -1,4 +1,4 @@
-/* ctest: labels=quick libs=worker timeout=60 */
+/* ctest: labels=quick,slow libs=worker timeout=60 */
 /* Whose Stay stream counts, over real gRPC: only a rank that knows its group's pass holds one on
  * rank 0, no more of them than there are other ranks, and none where the group has no such streams.
  * When a stranger's call ends, nothing happens. */

@@ -1,4 +1,4 @@
-/* ctest: labels=quick libs=speculation timeout=120 */
+/* ctest: labels=quick,slow libs=speculation timeout=120 */
 /* The planner over simulated texts of known acceptance and cost, with noise and outliers in what it
  * is shown. Its speed is held against that of the best fixed K and of plain decoding on the same
  * texts; all are counted with the true times, so that an outlier harms only a planner that is

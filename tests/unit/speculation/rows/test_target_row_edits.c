@@ -1,4 +1,4 @@
-/* ctest: labels=quick libs=speculation timeout=120 */
+/* ctest: labels=quick,slow libs=speculation timeout=120 */
 /* Rows under edits against a slow reference: every rule and cut, rows and edits of many shapes. */
 #include <stdio.h>
 
