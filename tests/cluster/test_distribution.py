@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=statistics libs=worker timeout=3000
+# ctest: labels=statistics libs=worker timeout=1200 long=3000
 """The text has the target's distribution: the next two tokens after a prompt, drawn through real
 workers under `rejection` and `block`, against the exact joint distribution from whole rows.
 
@@ -14,7 +14,8 @@ behind siblings.
 Most draws come from a small synthetic pair, because a draw costs most of its time in the models:
 what is tested does not depend on them. Some come from the tales pair, which is trained. Groups have
 one rank, two or more clusters at a time; a group of two ranks must give the same tokens for the
-same seeds, so what holds for the one holds for the other.
+same seeds, so what holds for the one holds for the other. All draws are made in `tests/run long`,
+which sets OUTRIDER_TEST_LONG, and a tenth of them elsewhere.
 Usage: test_distribution.py BUILD_FOLDER
 """
 import collections
@@ -36,21 +37,23 @@ DEEPER = SMALL + ",layers=8"  # steps in which the draft has time for a guess
 PROMPT = [338]  # in tales: "The"
 TOP_K = 20
 N_DRAFT = 3
-N_DRAWS = 33000
-N_TALES = 6000
-N_NAIVE = 10000
-N_STRATEGY = 3500
-N_EDITED = 10000
-N_AHEAD = 14000
-N_FOUND = 8000
-N_STORE = 15000
-N_GROWN = 11000
+ONE_OF = 1 if "OUTRIDER_TEST_LONG" in os.environ else 10  # draws
+FEWEST = 1 if ONE_OF == 1 else 0  # of what is so rare that a tenth of the draws may have none
+N_DRAWS = 33000 // ONE_OF
+N_TALES = 6000 // ONE_OF
+N_NAIVE = 10000 // ONE_OF
+N_STRATEGY = 3500 // ONE_OF
+N_EDITED = 10000 // ONE_OF
+N_AHEAD = 14000 // ONE_OF
+N_FOUND = 8000 // ONE_OF
+N_STORE = 15000 // ONE_OF
+N_GROWN = 11000 // ONE_OF
 GROWN_CLUSTERS = 4  # of each rule
 GROWN_PART = 1000  # draws between texts that are shown
 N_SHOWN = 16
-N_SHARED = 20000
+N_SHARED = 20000 // ONE_OF
 AHEAD_TOP_K = 5  # 125 triples
-# Total variations that must be found in 9 of 10 cases.
+# Total variations that must be found in 9 of 10 cases by all draws; fewer draws find larger ones.
 MAIN_TV, NAIVE_TV, STRATEGY_TV = 0.031, 0.05, 0.07
 EDITED_TV, AHEAD_TV, TALES_TV, FOUND_TV, STORE_TV = 0.05, 0.037, 0.064, 0.064, 0.046
 GROWN_TV = 0.05
@@ -60,7 +63,7 @@ TALES_SEEDS = {"rejection": 13000001, "block": 14000001}
 GROWN_SEEDS = {"rejection": 19000001, "block": 20000001}
 FOUND_SEEDS = {"rejection": 15000001, "block": 16000001}
 STRATEGIES = ("planned", "heuristic", "threshold")
-N_SAME = 1000
+N_SAME = 1000 // ONE_OF
 BATCH = 10000
 P_LEAST = 1e-4
 GROWN = 5  # from here on the "sibling" of guesses behind siblings
@@ -109,8 +112,9 @@ def fit_pairs(build, done, exact):
 
 
 def check_fit(build, report, rule, done, exact, most_tv):
-    """most_tv: the total variation that must be found in 9 of 10 cases."""
+    """most_tv: the total variation that all draws must find in 9 of 10 cases."""
     fit = fit_pairs(build, done, exact)
+    most_tv *= math.sqrt(ONE_OF)
     report.check(fit["p_value"] > P_LEAST and fit["detectable_tv"] <= most_tv,
                  f"{rule}: chi-square {fit['chi_square']:.1f} over {fit['cells']} cells, p = "
                  f"{fit['p_value']:.3g}; total variation of {fit['detectable_tv']:.4f} would be "
@@ -258,7 +262,8 @@ def check_ahead(build, report):
             counts = collections.Counter(tuple(one["ids"][:3]) for one in done)
             cells = [(counts.pop(triple, 0), p) for triple, p in exact.items()]
             fit = chi_square(build, "fit", cells + [(sum(counts.values()), 0.0)])
-            report.check(fit["p_value"] > P_LEAST and fit["detectable_tv"] <= AHEAD_TV,
+            most_tv = AHEAD_TV * math.sqrt(ONE_OF)
+            report.check(fit["p_value"] > P_LEAST and fit["detectable_tv"] <= most_tv,
                          f"{rule}, drafting ahead: chi-square {fit['chi_square']:.1f} over "
                          f"{fit['cells']} cells, p = {fit['p_value']:.3g}; total variation of "
                          f"{fit['detectable_tv']:.4f} would be found in 9 of 10 cases")
@@ -337,7 +342,7 @@ def check_store(build, report, exact):
         found, drafted, siblings, accepted = (
             sum(one[key] for one in done)
             for key in ("found", "drafted", "siblings", "siblings_accepted"))
-        report.check(found == drafted > N_STORE and siblings > accepted > 0,
+        report.check(found == drafted > N_STORE and siblings > accepted >= FEWEST,
                      f"{rule}, store: {found} guesses are found, with {siblings} siblings, "
                      f"{accepted} of those accepted")
         check_fit(build, report, f"{rule}, store", done, exact, STORE_TV)
@@ -383,11 +388,12 @@ def check_grown(build, report, exact):
         parts, counts = zip(*drawn[i * GROWN_CLUSTERS:(i + 1) * GROWN_CLUSTERS])
         done = list(itertools.chain(*parts))
         n_made, n_kept = (sum(count) for count in zip(*counts))
-        report.check(all(made > 0 for made, _ in counts),
-                     f"{rule}, trees: each cluster makes guesses behind siblings")
+        n_clusters = sum(made > 0 for made, _ in counts)
+        report.check(n_clusters >= (len(counts) if ONE_OF == 1 else 1),
+                     f"{rule}, trees: {n_clusters} clusters make guesses behind siblings")
         siblings, accepted = (sum(one[key] for one in done)
                               for key in ("siblings", "siblings_accepted"))
-        report.check(siblings > accepted > 0 and n_made > n_kept > 0,
+        report.check(siblings > accepted > 0 and n_made > n_kept >= FEWEST,
                      f"{rule}, trees: {accepted} of {siblings} siblings and guesses behind them "
                      f"stay; in texts between them {n_made} guesses are behind siblings, and "
                      f"{n_kept} of those stay")

@@ -4,14 +4,11 @@
 
 #include <stdio.h>
 
+#include "tests/support/draws.h"
 #include "tests/support/stats_util.h"
 #include "tests/support/tree_world.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
-enum { DRAWS = 5000, LENGTHS = 500 };
-#else
-enum { DRAWS = 80000, LENGTHS = 5000 };
-#endif
+enum { DRAWS = 80000, FEW_DRAWS = 5000, LENGTHS = DRAWS_ARE_FEW ? 500 : 5000 };
 enum { SCRATCH = 64 * TREE_VOCAB, CELLS_MAX = 1024, START = 3 };
 #define N_TESTS   100.0
 #define P_LEAST   (1e-4 / N_TESTS)
@@ -95,8 +92,9 @@ static inline int commit(const struct tree_world *world, const struct tree_plan 
     return cell;
 }
 
-static inline double p_value(const struct tree_world *world, const struct tree_plan *plan,
-                             grow_fn *grow, tree_accept_fn *accept, const char *name)
+static inline double p_value_of(int n_draws, const struct tree_world *world,
+                                const struct tree_plan *plan, grow_fn *grow, tree_accept_fn *accept,
+                                const char *name)
 {
     static int64_t seen[CELLS_MAX];
     static double wanted[CELLS_MAX];
@@ -108,16 +106,29 @@ static inline double p_value(const struct tree_world *world, const struct tree_p
     for (int c = 0; c < n_cells; c++) {
         wanted[c] = joint_prob(world, c, depth);
     }
-    for (int d = 0; d < DRAWS; d++) {
+    for (int d = 0; d < n_draws; d++) {
         uint64_t seed = (uint64_t)d * 0x9E3779B97F4A7C15u + 1;
         seen[commit(world, plan, grow, accept, seed, depth)]++;
     }
     struct stats_result result = stats_chi_square(seen, wanted, n_cells);
     printf("%-12s %-20s %-22s %d tokens %4d cells chi2 %8.1f p %.2e finds TV %.4f\n", world->name,
            plan->name, name, depth, result.n_cells, result.chi_square, result.p_value,
-           stats_detectable_tv(DRAWS, result.n_cells, P_LEAST_Z));
+           stats_detectable_tv(n_draws, result.n_cells, P_LEAST_Z));
     fflush(stdout);
     return result.p_value;
+}
+
+static inline double p_value(const struct tree_world *world, const struct tree_plan *plan,
+                             grow_fn *grow, tree_accept_fn *accept, const char *name)
+{
+    return p_value_of(draws_part(DRAWS, FEW_DRAWS), world, plan, grow, accept, name);
+}
+
+/* Of a wrong way, which must be found. */
+static inline double p_value_of_wrong(const struct tree_world *world, const struct tree_plan *plan,
+                                      grow_fn *grow, tree_accept_fn *accept, const char *name)
+{
+    return p_value_of(draws_all(DRAWS, FEW_DRAWS), world, plan, grow, accept, name);
 }
 
 struct length {

@@ -1,4 +1,4 @@
-/* ctest: labels=full,statistics libs=coordinator timeout=300 */
+/* ctest: labels=full,statistics libs=coordinator timeout=300 long=1800 */
 /* The text keeps the target's distribution where guesses and their siblings are found: drawn from
  * the counts of a store, or with one-hot q's in the text itself. A finder guesses, a lane's tree is
  * made of that, and the rules decide over rows of a known p. The texts in the store and the prompt
@@ -8,14 +8,10 @@
 #include <stdio.h>
 
 #include "coordinator/draft/lane_tree.h"
+#include "tests/support/draws.h"
 #include "tests/support/finder_bench.h"
 #include "tests/support/lane_statistics.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
-enum { DRAWS = 3000 };
-#else
-enum { DRAWS = 200000 };
-#endif
 enum { N_TEXTS = 40, TEXT = 60, PROMPT = 30, GUESSES = 3, SLOT = 1 };
 static int32_t prompt[PROMPT];
 
@@ -105,7 +101,8 @@ static double p_value(const char *lookup, enum accept_rule rule, enum way way, c
     struct sequence *seq = place_studied(&b, SLOT, NULL, prompt, PROMPT);
     seq->rule = &accept_rules[rule];
     seq->sampling.temperature = 1;
-    for (int d = 0; d < DRAWS; d++) {
+    int n_draws = way == RIGHT ? draws_part(200000, 3000) : draws_all(200000, 3000);
+    for (int d = 0; d < n_draws; d++) {
         seq->seed = (uint64_t)d * 0x9E3779B97F4A7C15u + 1;
         seen[commit(&b, seq, way, &n_guesses)]++;
     }
@@ -115,9 +112,9 @@ static double p_value(const char *lookup, enum accept_rule rule, enum way way, c
     struct stats_result result = test_cells(seen, prompt[PROMPT - 1]);
     printf("%-8s %-10s %-28s %d cells chi2 %8.1f p %.2e finds TV %.4f; %.1f guesses a text\n",
            lookup, accept_rules[rule].name, name, result.n_cells, result.chi_square, result.p_value,
-           stats_detectable_tv(DRAWS, result.n_cells, P_LEAST_Z), n_guesses / DRAWS);
+           stats_detectable_tv(n_draws, result.n_cells, P_LEAST_Z), n_guesses / n_draws);
     fflush(stdout);
-    ck_assert(n_guesses > 4.0 * DRAWS);
+    ck_assert(n_guesses > 4.0 * n_draws);
     return result.p_value;
 }
 
@@ -133,7 +130,7 @@ START_TEST(wrong_ways_are_found)
 {
     double uniform = p_value("store", RULE_REJECTION, UNIFORM, "another q is told");
     double dropped = p_value("store", RULE_REJECTION, DROPPED, "siblings left out after a look");
-    ck_assert(DRAWS < 50000 || (uniform < P_LEAST && dropped < P_LEAST));
+    ck_assert(DRAWS_ARE_FEW || (uniform < P_LEAST && dropped < P_LEAST));
 }
 END_TEST
 

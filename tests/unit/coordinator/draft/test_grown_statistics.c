@@ -1,4 +1,4 @@
-/* ctest: labels=full,statistics libs=coordinator timeout=1200 */
+/* ctest: labels=full,statistics libs=coordinator timeout=1200 long=1800 */
 /* The text keeps the target's distribution where a draft model guesses behind siblings: a small
  * model makes each round's guesses as a plan says, a lane's tree is made of them, and the rules
  * decide over rows of a known p. Each chi-square test, over three tokens together, is held to 1e-5
@@ -9,13 +9,9 @@
 #include "coordinator/draft/lane_tree.h"
 #include "coordinator/draft/options.h"
 #include "tests/support/drafter_world.h"
+#include "tests/support/draws.h"
 #include "tests/support/lane_statistics.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
-enum { DRAWS = 1000 };
-#else
-enum { DRAWS = 64000 };
-#endif
 enum { GUESSES = 2, BASE = 14 };
 enum { GROWN_COIN = 1 + SIBLINGS_MAX /* of the first guess for a place behind siblings */ };
 #define SMALL "synthetic:tiny,seed=3,layers=1,vocab=64"
@@ -169,13 +165,15 @@ static void setup_small(struct bench *b, enum accept_rule rule, float temperatur
     follow(b->seq, rule, temperature);
 }
 
-/* As many as each wrong way needs to be found, and for what is right as many as time allows. */
+/* As many as each wrong way needs to be found, and for what is right as many as time allows. The
+ * wrong ways take most of the time, so they are found where all draws are made. */
 static int n_draws_of(enum accept_rule rule, enum way way)
 {
-    if (way == SAME_COIN) return 2 * DRAWS;
-    if (way == OTHER_Q) return DRAWS / 4;
-    if (way != RIGHT && way != FOLLOWS) return DRAWS;
-    return rule == RULE_NAIVE ? DRAWS / 12 * 5 : DRAWS / 6 * 5;
+    int n = draws_part(64000, 1000);
+    if (way == SAME_COIN) return 2 * n;
+    if (way == OTHER_Q) return n / 4;
+    if (way != RIGHT && way != FOLLOWS) return n;
+    return rule == RULE_NAIVE ? n / 12 * 5 : n / 6 * 5;
 }
 
 /* The sharper q is, the more it errs to share after a look. */
@@ -226,7 +224,7 @@ START_TEST(wrong_ways_to_follow_are_found)
         p_value(RULE_REJECTION, flat, FOLLOWS_DROPPED, "following, left out after a look");
     double looks = p_value(RULE_REJECTION, sharp, FOLLOWS_LOOKS, "following, shared after a look");
     ck_assert(p_value(RULE_REJECTION, sharp, FOLLOWS, "following a sharp q") >= P_LEAST);
-    ck_assert(DRAWS < 50000 || (dropped < P_LEAST && looks < P_LEAST));
+    ck_assert(!draws_are_all() || (dropped < P_LEAST && looks < P_LEAST));
 }
 END_TEST
 
@@ -235,7 +233,7 @@ START_TEST(wrong_ways_are_found)
     double other = p_value(RULE_REJECTION, flat, OTHER_Q, "the chain's q is told");
     double dropped = p_value(RULE_REJECTION, flat, DROPPED, "left out after a look");
     double coin = p_value(RULE_BLOCK, flat, SAME_COIN, "the chain's coin is used again");
-    ck_assert(DRAWS < 50000 || (other < P_LEAST && dropped < P_LEAST && coin < P_LEAST));
+    ck_assert(!draws_are_all() || (other < P_LEAST && dropped < P_LEAST && coin < P_LEAST));
 }
 END_TEST
 

@@ -1,4 +1,4 @@
-/* ctest: labels=full,statistics libs=speculation timeout=900 */
+/* ctest: labels=full,statistics libs=speculation timeout=900 long=1800 */
 /* The promise of every rule, by statistics: what is committed is distributed as p. Rows go the
  * whole compact way from logits. Seeds are fixed, so a run repeats itself. Every chi-square test is
  * held to 1e-4 over the number of tests (Bonferroni); each prints the total-variation distance that
@@ -8,14 +8,11 @@
 #include <stdio.h>
 
 #include "tests/support/accept_world_list.h"
+#include "tests/support/draws.h"
 #include "tests/support/stats_util.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
-enum { DRAWS = 50000, EDGE_DRAWS = 10000 }; /* slow builds look for crashes, not for bias */
-#else
-enum { DRAWS = 600000, EDGE_DRAWS = 50000 };
-#endif
-/* Worlds with DRAWS draws: the small one and the one whose draws leave the list. */
+enum { EDGE_DRAWS = DRAWS_ARE_FEW ? 10000 : 50000 };
+/* Worlds with many draws: the small one and the one whose draws leave the list. */
 enum { SMALL = 0, MEDIUM = 2, DEPTH_MAX = 3 };
 
 #define N_TESTS   200.0 /* at most; the Bonferroni factor */
@@ -138,7 +135,8 @@ static void check_rule(enum accept_rule rule)
 {
     for (int w = 0; w < N_WORLDS; w++) {
         struct tally tally;
-        int n_draws = w == SMALL || w == MEDIUM ? DRAWS : EDGE_DRAWS;
+        int n_draws =
+            w == SMALL || w == MEDIUM ? draws_part(600000, 50000) : draws_part(50000, 10000);
         double p = smallest_p(&worlds[w], accept_rules[rule].name, rule, accept_rules[rule].accept,
                               n_draws, &tally);
         ck_assert_msg(p >= P_LEAST, "%s in world '%s': p-value %g", accept_rules[rule].name,

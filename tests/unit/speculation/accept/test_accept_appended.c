@@ -1,4 +1,4 @@
-/* ctest: labels=full,statistics libs=speculation timeout=600 */
+/* ctest: labels=full,statistics libs=speculation timeout=600 long=1800 */
 /* Guesses of a draft, and behind them found ones, whose number and tokens depend on the guesses
  * before them: what is committed is distributed as p under every rule that promises it, because all
  * that was looked at is sent. Where a guess is dropped by its value instead, the test finds it.
@@ -8,13 +8,9 @@
 
 #include "speculation/accept/rules.h"
 #include "tests/support/accept_world_list.h"
+#include "tests/support/draws.h"
 #include "tests/support/stats_util.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
-enum { DRAWS = 20000 }; /* slow builds look for crashes, not for bias */
-#else
-enum { DRAWS = 200000 };
-#endif
 enum { SMALL = 0, N_OWN = 2, DEPTH = 3, N_TESTS = 20 };
 
 static const double p_least = 1e-4 / N_TESTS, p_least_z = 4.4; /* its one-sided normal deviate */
@@ -92,7 +88,8 @@ static double test_draws(struct world *world, enum accept_rule rule, bool is_dro
     int64_t *seen = calloc((size_t)n_cells, sizeof *seen), n_found = 0;
     double *wanted = calloc((size_t)n_cells, sizeof *wanted);
     ck_assert(seen && wanted);
-    for (int d = 0; d < DRAWS; d++) {
+    int n_draws = is_dropped ? draws_all(200000, 20000) : draws_part(200000, 20000);
+    for (int d = 0; d < n_draws; d++) {
         int32_t tokens[DEPTH];
         commit_tokens(world, rule, (uint64_t)d * 0x9E3779B97F4A7C15u + 1, is_dropped, tokens,
                       &n_found);
@@ -107,11 +104,11 @@ static double test_draws(struct world *world, enum accept_rule rule, bool is_dro
     }
     struct stats_result result = stats_chi_square(seen, wanted, n_cells);
     printf("%-12s %-10s %6d draws %4d cells chi2 %8.1f p %.2e finds TV %.4f, %lld found stay\n",
-           accept_rules[rule].name, is_dropped ? "dropped" : "sent", DRAWS, result.n_cells,
-           result.chi_square, result.p_value, stats_detectable_tv(DRAWS, result.n_cells, p_least_z),
-           (long long)n_found);
+           accept_rules[rule].name, is_dropped ? "dropped" : "sent", n_draws, result.n_cells,
+           result.chi_square, result.p_value,
+           stats_detectable_tv(n_draws, result.n_cells, p_least_z), (long long)n_found);
     fflush(stdout);
-    ck_assert(n_found > DRAWS / 200);
+    ck_assert(n_found > n_draws / 200);
     free(seen);
     free(wanted);
     return result.p_value;

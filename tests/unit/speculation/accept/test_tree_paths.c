@@ -1,4 +1,4 @@
-/* ctest: labels=full,statistics libs=speculation timeout=600 */
+/* ctest: labels=full,statistics libs=speculation timeout=600 long=1800 */
 /* Multi-path block verification: what is committed is distributed as p, one chain is decided as by
  * block verification, and how many guesses stay beside traversal verification of as many nodes. */
 #include "tests/support/tree_statistics.h"
@@ -82,10 +82,12 @@ static struct tree_result forgets_the_choice(const struct tree *tree, const stru
 
 START_TEST(wrong_ways_are_found)
 {
-    double p = p_value(&worlds[0], &plans[1], not_independent, tree_accept_paths, "wrong: differ");
-    ck_assert_msg(p < P_LEAST || DRAWS < 50000, "paths that differ were not found");
-    p = p_value(&worlds[0], &plans[2], with_replacement, forgets_the_choice, "wrong: forgets");
-    ck_assert_msg(p < P_LEAST || DRAWS < 50000, "a choice that was forgotten was not found");
+    double p = p_value_of_wrong(&worlds[0], &plans[1], not_independent, tree_accept_paths,
+                                "wrong: differ");
+    ck_assert_msg(p < P_LEAST || DRAWS_ARE_FEW, "paths that differ were not found");
+    p = p_value_of_wrong(&worlds[0], &plans[2], with_replacement, forgets_the_choice,
+                         "wrong: forgets");
+    ck_assert_msg(p < P_LEAST || DRAWS_ARE_FEW, "a choice that was forgotten was not found");
 }
 END_TEST
 

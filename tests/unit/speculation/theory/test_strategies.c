@@ -1,4 +1,4 @@
-/* ctest: labels=full,statistics libs=speculation timeout=900 */
+/* ctest: labels=full,statistics libs=speculation timeout=900 long=1800 */
 /* Whatever decides K, the text has the target's distribution: rounds whose K comes from the
  * planner, the heuristic or a threshold, under `rejection` and `block`, over several rounds,
  * counted jointly and held against p by chi-square. One sequence's state goes on from text to text,
@@ -9,13 +9,9 @@
 
 #include "speculation/planner/planner.h"
 #include "tests/support/accept_world_list.h"
+#include "tests/support/draws.h"
 #include "tests/support/stats_util.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
-enum { DRAWS = 20000 };
-#else
-enum { DRAWS = 250000 };
-#endif
 enum { DEPTH = 3, K_MOST = WORLD_DRAFT_MAX, SMALL = 0, NARROW = 1, THREE = 4, CELLS_MAX = 216 };
 
 #define N_TESTS   60.0 /* at most; the Bonferroni factor */
@@ -113,6 +109,11 @@ static void expect(const struct world *world, double *wanted)
     }
 }
 
+static int n_draws_of(const struct way *way)
+{
+    return way->drops_the_last ? draws_all(250000, 20000) : draws_part(250000, 20000);
+}
+
 static double p_value(struct world *world, enum accept_rule rule, struct way *way)
 {
     static int64_t seen[CELLS_MAX];
@@ -121,7 +122,8 @@ static double p_value(struct world *world, enum accept_rule rule, struct way *wa
     memset(seen, 0, sizeof seen);
     way->seq = (struct planner_sequence){.strategy = way->strategy};
     world_open(world);
-    for (int d = 0; d < DRAWS; d++) {
+    int n_draws = n_draws_of(way);
+    for (int d = 0; d < n_draws; d++) {
         seen[commit_tokens(world, rule, way, (uint64_t)d * 0x9E3779B97F4A7C15u + 1)]++;
     }
     expect(world, wanted);
@@ -133,7 +135,7 @@ static double p_value(struct world *world, enum accept_rule rule, struct way *wa
         printf(" %d:%lld", k, (long long)way->n_rounds[k]);
     }
     printf(", %d cells chi2 %.1f p %.2e finds TV %.4f\n", result.n_cells, result.chi_square,
-           result.p_value, stats_detectable_tv(DRAWS, result.n_cells, P_LEAST_Z));
+           result.p_value, stats_detectable_tv(n_draws, result.n_cells, P_LEAST_Z));
     fflush(stdout);
     return result.p_value;
 }
@@ -150,7 +152,7 @@ static void check_strategy(enum strategy strategy)
             ck_assert_msg(p > P_LEAST, "%s: p = %.2e", strategy_names[strategy], p);
             int n_kinds = 0;
             for (int k = 0; k <= K_MOST; k++) {
-                n_kinds += way.n_rounds[k] > DRAWS / 1000 ? 1 : 0;
+                n_kinds += way.n_rounds[k] > n_draws_of(&way) / 1000 ? 1 : 0;
             }
             ck_assert_msg(n_kinds >= 2, "K hardly moved");
         }
