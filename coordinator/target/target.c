@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "coordinator/discovery/discovery.h"
 #include "coordinator/target/step_watch.h"
 #include "rpc/client.h"
 #include "rpc/health_wire.h"
@@ -27,6 +28,7 @@ struct target {
     int n_ranks;
     uint64_t tokenizer_fingerprint;
     int step_timeout_s;
+    bool is_guarded; /* a key or a certificate is shown to ranks */
     bool is_connected, was_connected;
     bool is_leaving;      /* a rank does not serve any more */
     target_look_fn *look; /* NULL = nobody wants to */
@@ -60,6 +62,7 @@ int target_open(struct target **target, const struct target_options *options, st
     TRY(mem_array(&t, 1, sizeof *t, err));
     t->tokenizer_fingerprint = options->tokenizer_fingerprint;
     t->step_timeout_s = options->step_timeout_s;
+    t->is_guarded = options->group_key || options->certificates;
     t->conventions = no_conventions;
     TRY(arena_open(&t->replies, REPLY_ARENA_BYTES, err));
     TRY(arena_open(&t->told, TOLD_ARENA_BYTES, err));
@@ -244,11 +247,7 @@ int target_connect(struct target *t, const struct found_group *group, int64_t de
         TRY(rpc_client_call(t->client, &request, &t->in, err));
         TRY(target_description_decode(t->in.data, t->in.len, &t->links[i].description, err));
         if (t->links[i].description.is_busy) {
-            rc = error_set(
-                err, ERR_UNAVAILABLE,
-                "the group at %s is still starting, or another coordinator is using it or left a "
-                "step behind; one at a time",
-                t->links[i].address);
+            rc = discovery_tell_busy(t->links[i].address, t->is_guarded, err);
             goto out;
         }
     }

@@ -8,6 +8,7 @@ import re
 import shutil
 import tempfile
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 import broken_models
@@ -353,6 +354,22 @@ class Groups(FolderTest):
             world.start_coordinator()
             world.wait_serving()
         self.assertEqual(one.greedy(), two.greedy())
+        self.check_told_of_another(one.worker_addresses)
+
+    def check_told_of_another(self, addresses):
+        """Once, however often the group is asked, and with what keeps strangers out."""
+        server = start("outrider-coordinator", self.folder, "--draft", DRAFT, "--target",
+                       ",".join(addresses), "--listen", self.listen)
+        try:
+            wait_until(lambda: "another coordinator is using it" in server.log(), 10 * PATIENCE,
+                       "it is told of the other one")
+            time.sleep(1)
+            self.assertEqual(server.log().count("another coordinator is using it"), 1, server.log())
+            self.assertIn("--group-key, of ranks and coordinators, keeps strangers out",
+                          server.log())
+        finally:
+            server.stop()
+            os.remove(server.log_path)
 
     def test_number_of_ranks_that_cannot_share_the_model(self):
         world = self.group(3)
