@@ -78,6 +78,16 @@ two_at_a_time() {
         nothing_left
 }
 
+# The three commands of README.md, "The same text", as they are written there but for the script's
+# path: two texts with and without guesses, and a diff that prints nothing.
+readme_texts() {
+    sed -n "/^## The same text/,/^## /s|^    ||p" "$root/README.md" |
+        sed "s|^\./deploy/local/run|$run|" >"$work/commands"
+    [ "$(wc -l <"$work/commands")" -eq 3 ] &&
+        (cd "$work" && timeout -k 5 120 sh -eu ./commands >out 2>err) &&
+        [ ! -s "$work/out" ] && [ -s "$work/plain.txt" ] && nothing_left
+}
+
 # Starts a run in a session of its own, as from a terminal (a shell lets its background jobs ignore
 # SIGINT), and waits until it has printed something. The shipped pair would fill its context in a
 # quarter of a second; this model takes half a minute.
@@ -206,6 +216,8 @@ for ranks in 1 2 4; do
 done
 two_at_a_time
 report $? "two runs at a time"
+readme_texts
+report $? "the same text with and without guesses, by the commands of README.md"
 interrupted_by INT - 130
 report $? "Ctrl-C ends everything"
 interrupted_by TERM '' 143
