@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+# ctest: labels=quick libs=base timeout=60
+"""tests/house finds functions, rooms and words in small texts, and its tables are printed for this
+tree.
+Usage: test_house.py BUILD_FOLDER
+"""
+import importlib.machinery
+import importlib.util
+import os
+import subprocess
+import sys
+import unittest
+
+PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "house")
+sys.dont_write_bytecode = True
+LOADER = importlib.machinery.SourceFileLoader("house", PATH)
+house = importlib.util.module_from_spec(importlib.util.spec_from_loader("house", LOADER))
+LOADER.exec_module(house)
+
+
+class House(unittest.TestCase):
+    def test_functions_have_their_lines_with_the_head(self):
+        text = ("#include <a.h>\n\nint a;\n/* Adds. */\nstatic int add_all(int b,\n"
+                "                   int c)\n{\n    return b + c;\n}\n\nvoid f(void)\n{\n}\n")
+        self.assertEqual(list(house.functions_of("a.c", text)),
+                         [(5, "a.c:5", "add_all"), (3, "a.c:11", "f")])
+
+    def test_the_longest_name_of_a_room_counts(self):
+        rooms = house.read_rooms("| room | holds | may include |\n|---|---|---|\n"
+                                 "| model | a | base |\n| model/jinja | b | base |\n")
+        self.assertEqual(house.room_of("model/jinja/a.c", rooms), "model/jinja")
+        self.assertEqual(house.room_of("model/model.c", rooms), "model")
+        self.assertEqual(house.room_of("tests/unit/base/test_a.c", rooms), "tests/unit")
+
+    def check(self, name, text, *words):
+        self.assertEqual([(kind, where) for kind, where, _ in house.words_of(name, text)],
+                         [(kind, f"{name}:{line}") for kind, line in words])
+
+    def test_words_are_found_in_comments_and_not_in_code(self):
+        self.check("a.c", 'int lives;\n/* What it is for. */\nchar *a = "/* Of */";\n/* Some\n'
+                   " * weather. */\n", ("begins with What", 2), ("weather", 5))
+        self.check("a.c", "int a; // Those that stay\n/* Often the same one */\n",
+                   ("begins with Those", 1))
+
+    def test_words_are_found_in_scripts_and_documents(self):
+        self.check("a.py", '#!/usr/bin/python3\n"""Of a script."""\nwhoever = 1\n# The same\n',
+                   ("begins with The same", 4), ("begins with Of", 2))
+        self.check("a.md", "A line\nWhat follows\n\nWhat begins\n", ("begins with What", 4))
+
+    def test_this_tree_has_its_tables(self):
+        done = subprocess.run([PATH], capture_output=True, encoding="utf-8", check=True)
+        for words in ("by room", "Longest functions", "most C files", "does not want"):
+            self.assertIn(words, done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^ +\d+ +\d+  speculation$")
+
+    def test_other_arguments_are_refused(self):
+        done = subprocess.run([PATH, "--all"], capture_output=True, encoding="utf-8", check=False)
+        self.assertEqual((done.returncode, "--where" in done.stderr), (2, True))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
