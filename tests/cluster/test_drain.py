@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=base timeout=300
+# ctest: labels=full libs=base beside=yes timeout=300
 """SIGTERM under load: both doors say at once that nothing new is taken, and every request that was
 accepted, whether it runs or waits, is answered as if nothing had happened. What does not end in
 time ends with a sentence, and a second SIGTERM ends the process at once."""
 import json
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -17,7 +18,8 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/support")
-from cluster import Cluster, wait_until
+import side_by_side
+from cluster import Cluster, slowness, wait_until
 from far_cluster import FarRanks
 
 BUILD = sys.argv[1]
@@ -29,6 +31,11 @@ N_PLACES = 8
 class FarCluster(FarRanks, Cluster):
     """A text of 1000 tokens takes 6 s or more, because a round commits 17 at most."""
     delay_s = 0.05
+
+
+class NearCluster(FarRanks, Cluster):
+    """A text without guesses takes 20 ms or more for each token."""
+    delay_s = 0.01
 
 
 class Post(threading.Thread):
@@ -129,7 +136,7 @@ class Drain(unittest.TestCase):
         return world.__enter__()
 
     def test_all_that_was_accepted_is_answered(self):
-        world = self.cluster(60)
+        world = self.cluster(60, NearCluster)
         alone = [Post(world, body(seed)) for seed in range(3)]
         for post in alone:
             post.join()
@@ -142,6 +149,10 @@ class Drain(unittest.TestCase):
         job.join()
         wait_until(lambda: accepted(world) >= len(alone) + N_TEXTS + len(calls) + 1, 60,
                    "all of them are there")
+        # The coordinator is there until this text ends, 2 s later at the earliest.
+        last = Post(world, dict(body(1, min(900, int(100 * slowness()))), outrider={"n_draft": 0}))
+        wait_until(lambda: accepted(world) >= len(alone) + N_TEXTS + len(calls) + 2, 60,
+                   "the last one is there")
         world.coordinator.process.send_signal(signal.SIGTERM)
         wait_until(lambda: status_of(world, "/ready") == 503, 5, "it is not ready any more")
         self.assertEqual(status_of(world, "/health"), 200)
@@ -154,7 +165,7 @@ class Drain(unittest.TestCase):
         self.assertNotEqual(refused.returncode, 0)
         self.assertIn("shutting down", refused.stderr)
         self.assertEqual(status_of(world, f"/v1/jobs/{job.answer['id']}"), 200)
-        for post in posts:
+        for post in [*posts, last]:
             post.join()
             self.assertEqual(post.status, 200, post.answer)
         for seed in range(3):
@@ -164,20 +175,21 @@ class Drain(unittest.TestCase):
             out, _ = call.communicate(timeout=60)
             self.assertEqual(call.returncode, 0)
             self.assertEqual(json.loads(out)["completion_tokens"], 200)
-        self.assertEqual(world.coordinator.wait(10), 0)
+        self.assertEqual(world.coordinator.wait(20), 0)
 
     def test_watchers_hear_how_their_jobs_ended(self):
         """Through both doors, although the last job ends with the engine."""
         for _ in range(3):
-            world = self.cluster(30)
-            plain = dict(body(1, 400), outrider={"n_draft": 0})
+            world = self.cluster(60, NearCluster)
+            plain = dict(body(1, min(400, int(50 * slowness()))), outrider={"n_draft": 0})
             job = Post(world, plain, "/v1/jobs")
             job.join()
             name = job.answer["id"]
             watches = [Watch(world, name), Watch(world, name, 0.005)]
             call = subprocess.Popen(world.command("jobs", "watch", name), stdout=subprocess.PIPE,
                                     stderr=subprocess.PIPE, env=world.client_environment())
-            wait_until(lambda: all(w.events for w in watches), 20, "they watch")
+            wait_until(lambda: all(w.events for w in watches) and
+                       select.select([call.stdout], [], [], 0)[0], 20, "they watch")
             world.coordinator.process.send_signal(signal.SIGTERM)
             for watch in watches:
                 watch.join()
@@ -270,4 +282,4 @@ class Drain(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1] + sys.argv[2:])
+    side_by_side.main(verbosity=2)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=600
+# ctest: labels=full libs=client beside=yes timeout=600
 """Clients that leave, wait too long or are too many, and peers that do not speak our protocol:
 after each case the next client gets the right text."""
 import os
@@ -241,4 +241,4 @@ class Garbage(ClientTest):
 
 
 if __name__ == "__main__":
-    main()
+    main(at_once=4)

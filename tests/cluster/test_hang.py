@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=coordinator timeout=300
+# ctest: labels=full libs=coordinator beside=yes timeout=300
 """What clients see while a rank hangs in a step: those whose time is over, who cancel or who leave
 are done with at once, whether they wait or are in the step, and others may take their places in the
 queue; a place is used again when the step is answered. /ready says that the group is late, a group
@@ -16,6 +16,7 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/support")
+import side_by_side
 from cluster import Cluster, wait_until
 
 BUILD = sys.argv[1]
@@ -209,4 +210,4 @@ class Hang(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1] + sys.argv[2:])
+    side_by_side.main(verbosity=2)

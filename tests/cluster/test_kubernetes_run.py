@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=300
+# ctest: labels=full libs=client beside=yes timeout=300
 """Programs that run as the manifests of deploy/kubernetes say: the command and the options of their
 containers, with addresses on loopback, and the folders of the volumes elsewhere. The probes of the
 manifests are asked as the kubelet asks them, a request is served, a program that has stopped fails

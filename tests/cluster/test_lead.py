@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=180
+# ctest: labels=full libs=client beside=yes timeout=180
 """Workers that meet over NCCL, with tests/support/fake_nccl.c in place of libnccl: two without
 mpirun, by the id in rank 0's Describe, and two under mpirun. Without mpirun they run on emulated
 GPUs (tests/emulate), whose streams do their work at once, because the fake knows no streams.
@@ -14,6 +14,7 @@ import unittest
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+import side_by_side
 from cluster import Cluster, ClusterError, Program, free_ports, wait_until
 from http2_raw import call
 from skips import skip
@@ -236,4 +237,4 @@ class OverMpi(unittest.TestCase):
 if __name__ == "__main__":
     if not os.path.exists(FAKE) or not os.path.exists(EMULATED):
         skip("this build has no NCCL or no emulated GPU")
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    side_by_side.main(verbosity=2)

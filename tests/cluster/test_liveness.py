@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=180
+# ctest: labels=full libs=client beside=yes timeout=180
 """Liveness of a rank. ptrace stops the engine thread of a real rank between two steps, as a bug
 would, and /live and the health "live" say so within the limit of 10 seconds, and no longer when it
 runs again. An idle rank, one in a long step, one that was paused as a whole, and one that still
@@ -16,6 +16,7 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+import side_by_side
 from rpc_python import OPTIONS, fields, grpc
 from cluster import Cluster, free_ports, wait_until
 from skips import skip
@@ -207,4 +208,4 @@ class Liveness(unittest.TestCase):
 if __name__ == "__main__":
     if not may_trace():
         skip("the kernel does not let this process trace another one")
-    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)
+    side_by_side.main(verbosity=2)

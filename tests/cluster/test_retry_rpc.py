@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=120
+# ctest: labels=full libs=client beside=yes timeout=120
 """A call that is refused because of what there is now, and not because of what it asks, says when
 to try again: while the coordinator drains, while it has no target group, and while its queue is
 full. Skipped (77) where grpcio is not installed."""

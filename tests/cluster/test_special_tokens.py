@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=120
+# ctest: labels=full libs=client beside=yes timeout=120
 """Special tokens in prompts, stop strings and answers, over HTTP and on the command line, and the
 tokens that end a text. The next token of the model is a chosen one, so the right ids and texts are
 known (tests/support/chain_model.py).

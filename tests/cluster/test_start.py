@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=300
+# ctest: labels=full libs=client beside=yes timeout=300
 """How ranks start: threads and CPUs that are chosen or asked for, and packed weights found again.
 
 Usage: test_start.py BUILD_FOLDER
@@ -171,4 +171,4 @@ class Refusals(FaultTest):
 
 
 if __name__ == "__main__":
-    main()
+    main(at_once=4)

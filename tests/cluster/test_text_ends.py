@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=120
+# ctest: labels=full libs=client beside=yes timeout=120
 """The end of a text leaves with its last token, also where no other text is under way and the
 engine has nothing to wake up for. Skipped (77) where grpcio is not installed."""
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=120
+# ctest: labels=full libs=client beside=yes timeout=120
 """SIGTERM for ranks that a coordinator uses: they tell it through their health, take no other
 coordinator, go on answering steps, and end when it has let go, or when --drain-timeout is over.
 Ranks that nobody uses end at once. In most tests the coordinator is a few lines of Python that hold
@@ -15,6 +15,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+import side_by_side
 from rpc_python import OPTIONS, fields, grpc
 from cluster import Cluster, wait_until
 
@@ -232,4 +233,4 @@ class WorkerDrain(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)
+    side_by_side.main(verbosity=2)

@@ -107,15 +107,24 @@ def descendants(pid):
     return found
 
 
+def slowness():
+    """How many times as long as on a quiet machine something may take: what OUTRIDER_TEST_SLOW says
+    or, where more processes than cores want to run, as many times as there are more of them."""
+    return max(1.0, float(os.environ.get("OUTRIDER_TEST_SLOW", 1)),
+               os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 def wait_until(condition, timeout, what):
-    """The first true value of condition(); ClusterError after timeout seconds."""
-    end = time.monotonic() + timeout
+    """The first true value of condition(); ClusterError after timeout seconds, or more on a machine
+    that is busy."""
+    start = time.monotonic()
     while True:
         value = condition()
         if value:
             return value
-        if time.monotonic() > end:
-            raise ClusterError(f"waited {timeout:g} s in vain until {what}")
+        waited = time.monotonic() - start
+        if waited > timeout * slowness():
+            raise ClusterError(f"waited {waited:.1f} s in vain until {what}")
         time.sleep(0.05)
 
 
@@ -144,6 +153,7 @@ class Program:
 
     def wait(self, timeout):
         """The exit status (negative: the signal)."""
+        timeout *= slowness()
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -155,14 +165,14 @@ class Program:
         if self.is_alive():
             self.process.terminate()
             try:
-                self.process.wait(timeout)
+                self.process.wait(timeout * slowness())
             except subprocess.TimeoutExpired:
                 family = descendants(self.pid) or family
                 self.process.kill()
         for pid in family:
             if is_alive(pid) and self._is_ours(pid):
                 os.kill(pid, signal.SIGKILL)
-        status = self.process.wait(5)
+        status = self.process.wait(5 * slowness())
         wait_until(lambda: not any(is_alive(pid) and self._is_ours(pid) for pid in family), 5,
                    f"the children of {self.name} are gone")
         return status
@@ -345,6 +355,7 @@ class Cluster:
 
     def outrider(self, *args, stdin=None, timeout=60, environment=None):
         """Runs the client to its end; stdin is text or None for no input. Texts are decoded."""
+        timeout *= slowness()
         try:
             return subprocess.run(
                 self.command(*args),

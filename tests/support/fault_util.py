@@ -11,7 +11,8 @@ import time
 import unittest
 
 import cluster
-from cluster import Cluster, ClusterError, Program, is_sanitized, wait_until
+import side_by_side
+from cluster import Cluster, ClusterError, Program, is_sanitized, slowness, wait_until
 
 BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build/release")
 PROMPT = "Once upon a time there was a king who had three daughters,"
@@ -38,7 +39,8 @@ def run(*command, timeout=10, environment=None, stdin=None):
     """(status, output and errors together) of a program that must end by itself."""
     try:
         done = subprocess.run(command, input=stdin, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=timeout * PATIENCE, check=False,
+                              stderr=subprocess.STDOUT, check=False,
+                              timeout=timeout * PATIENCE * slowness(),
                               env={**os.environ, **(environment or {})})
     except subprocess.TimeoutExpired as late:
         output = (late.stdout or b"").decode("utf-8", "replace")
@@ -63,7 +65,7 @@ class Stream:
                                    stderr=subprocess.PIPE)
         if not wait:
             return
-        if not select.select([self.process.stdout], [], [], 20 * PATIENCE)[0]:
+        if not select.select([self.process.stdout], [], [], 20 * PATIENCE * slowness())[0]:
             raise ClusterError("no text came in time")
         if not os.read(self.process.stdout.fileno(), 1 << 16):
             raise ClusterError(f"no text: {self.process.stderr.read().decode()}")
@@ -71,7 +73,7 @@ class Stream:
     def end(self, timeout):
         """(status, errors)"""
         try:
-            _, errors = self.process.communicate(timeout=timeout * PATIENCE)
+            _, errors = self.process.communicate(timeout=timeout * PATIENCE * slowness())
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.communicate()
@@ -185,8 +187,9 @@ class FaultTest(unittest.TestCase):
         self.assertTrue(not rest or rest.startswith("Try `"), output)
 
     def within(self, seconds, started):
-        """Checks that a wait which began at `started` was short enough."""
-        self.assertLess(time.monotonic() - started, seconds * PATIENCE)
+        """Checks that a wait which began at `started` was short enough for how busy the machine
+        is."""
+        self.assertLess(time.monotonic() - started, seconds * PATIENCE * slowness())
 
 
 def start(name, folder, *arguments):
@@ -194,5 +197,8 @@ def start(name, folder, *arguments):
     return Program(name, [program(name), *arguments], os.path.join(folder, f"{name}.log"), {})
 
 
-def main():
+def main(at_once=1):
+    """at_once: how many of the script's tests run at the same time."""
+    if at_once > 1:
+        side_by_side.main(at_once, verbosity=2, warnings="ignore")
     unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2, warnings="ignore")
