@@ -145,7 +145,10 @@ static int fd_of(struct http_exchange *x)
  * false: the server is closing, or has no memory to watch the client; the answer is lost. */
 static bool suspend(struct http_exchange *x)
 {
-    if (!x->is_watched) x->is_watched = http_watch(x->server, x, fd_of(x));
+    if (!x->is_watched) {
+        x->is_watched = http_watch(x->server, x, fd_of(x));
+        if (x->is_watched) http_exchange_ref(x); /* the server has one */
+    }
     x->is_gone = !x->is_watched;
     if (x->is_gone) return false;
     x->is_suspended = true;
@@ -275,7 +278,10 @@ void http_exchange_over(struct http_exchange *x)
     struct http_server *server = x->server;
     monitor_enter(&x->monitor);
     x->is_gone = true;
-    if (x->is_watched) http_unwatch(server, x, fd_of(x));
+    if (x->is_watched) {
+        http_unwatch(server, fd_of(x));
+        http_exchange_unref(x); /* never the last one */
+    }
     x->connection = NULL;
     monitor_leave(&x->monitor);
     http_exchange_unref(x);

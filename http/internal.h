@@ -150,15 +150,17 @@ void http_exchange_leave(struct http_exchange *x);
 /* The connection is done with the exchange. */
 void http_exchange_over(struct http_exchange *x);
 
-/* ---- server.c ---- */
-/* Ends a connection, which the network thread closes soon. With the server's lock held. */
-void http_cut(struct http_server *server, struct http_connection *c);
+/* ---- watched.c ---- */
+/* From now on the exchange learns when its client leaves; the server gets a reference, which the
+ * caller takes for it. With the exchange's lock held, once. false: the server is closing, or there
+ * is no memory. */
+bool http_watch(struct http_server *server, struct http_exchange *x, int fd);
+/* With the exchange's lock held, before the descriptor of a watched exchange is closed; the
+ * reference is the caller's again. */
+void http_unwatch(struct http_server *server, int fd);
 
 /* ---- watch.c ---- */
+/* Ends a connection, which the network thread closes soon. With the server's lock held. */
+void http_cut(struct http_server *server, struct http_connection *c);
 int http_watch_open(struct http_server *server, struct error *err);
 void http_watch_close(struct http_server *server);
-/* From now on the exchange learns when its client leaves. With the exchange's lock held, once.
- * false: the server is closing, or there is no memory. */
-bool http_watch(struct http_server *server, struct http_exchange *x, int fd);
-/* With the exchange's lock held, before the descriptor of a watched exchange is closed. */
-void http_unwatch(struct http_server *server, struct http_exchange *x, int fd);

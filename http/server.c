@@ -27,15 +27,6 @@ enum {
 /* How far the connection's request is. */
 enum stage { AWAITED, HEADERS, COMPLETE };
 
-void http_cut(struct http_server *server, struct http_connection *c)
-{
-    shutdown(c->fd, SHUT_RDWR);
-    c->deadline_us = INT64_MAX;
-    c->has_headers = false;
-    if (!c->is_cut) server->n_connections--;
-    c->is_cut = true;
-}
-
 /* While the door is nearly full, the connection that has been idle for the longest time is ended.
  * `but` has just come and is spared; NULL = none. With the server's lock held. */
 static void cut_idle(struct http_server *server, const struct http_connection *but)

@@ -11,61 +11,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
 #include "http/exchange.h"
 #include "http/internal.h"
 
 enum { EVENTS = 64, SWEEP_MS = 250, LOOK_MS = 2000 };
 
 /* ---- clients that leave ---- */
-
-/* Makes room for the descriptor. With the server's lock held. */
-static bool make_room(struct http_server *server, int fd)
-{
-    size_t n = server->n_watched ? server->n_watched : 64;
-    struct error err;
-    if ((size_t)fd < server->n_watched) return true;
-    while (n <= (size_t)fd)
-        n *= 2;
-    struct http_watched *grown;
-    if (mem_array(&grown, n, sizeof *grown, &err)) return false;
-    if (server->n_watched) memcpy(grown, server->watched, server->n_watched * sizeof *grown);
-    free(server->watched);
-    server->watched = grown;
-    server->n_watched = n;
-    return true;
-}
-
-/* With the server's lock held, which keeps a reference. */
-static bool add(struct http_server *server, struct http_exchange *x, int fd)
-{
-    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT};
-    if (!make_room(server, fd)) return false;
-    struct http_watched *watched = &server->watched[fd];
-    watched->generation++;
-    event.data.u64 = (uint64_t)watched->generation << 32 | (uint32_t)fd;
-    if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event)) return false;
-    watched->x = x;
-    http_exchange_ref(x);
-    return true;
-}
-
-bool http_watch(struct http_server *server, struct http_exchange *x, int fd)
-{
-    monitor_enter(&server->monitor);
-    bool is_watched = !server->is_cutting && add(server, x, fd);
-    monitor_leave(&server->monitor);
-    return is_watched;
-}
-
-void http_unwatch(struct http_server *server, struct http_exchange *x, int fd)
-{
-    monitor_enter(&server->monitor);
-    server->watched[fd].x = NULL;
-    epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
-    monitor_leave(&server->monitor);
-    http_exchange_unref(x); /* never the last one: the caller has another */
-}
 
 /* The exchange of an event, with a reference; NULL if it is not watched any more. */
 static struct http_exchange *find(struct http_server *server, uint64_t data)
@@ -88,6 +39,15 @@ static bool has_left(const struct http_connection *c)
 {
     char byte;
     return c->has_headers && recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+void http_cut(struct http_server *server, struct http_connection *c)
+{
+    shutdown(c->fd, SHUT_RDWR);
+    c->deadline_us = INT64_MAX;
+    c->has_headers = false;
+    if (!c->is_cut) server->n_connections--;
+    c->is_cut = true;
 }
 
 /* looks: also asks the kernel about the peers. */

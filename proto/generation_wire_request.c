@@ -13,28 +13,6 @@
 
 enum { TEMPERATURE_MAX = 100 };
 
-/* Encoding refuses text that is not UTF-8 instead of replacing bytes: otherwise the server would
- * answer another question than the one that was asked. */
-int text_check(const char *text, size_t len, const char *field, struct error *err)
-{
-    size_t valid = len ? utf8_prefix(text, len) : 0;
-    if (valid < len) {
-        return error_set(err, ERR_ARGUMENT, "%s is not UTF-8 text at byte %zu (0x%02x)", field,
-                         valid, (unsigned)(uint8_t)text[valid]);
-    }
-    return 0;
-}
-
-Outrider__Generation__V1__TokenIds *token_ids_make(struct arena *scratch, const int32_t *ids, int n)
-{
-    Outrider__Generation__V1__TokenIds *out = arena_take(scratch, 1, sizeof *out);
-    if (!out) return NULL;
-    outrider__generation__v1__token_ids__init(out);
-    out->n_ids = (size_t)n;
-    out->ids = codec_lend(ids);
-    return out;
-}
-
 static Outrider__Generation__V1__Sampling *sampling_make(struct arena *scratch,
                                                          const struct generate_request *req)
 {
@@ -173,15 +151,6 @@ int generate_request_encode(struct buffer *buf, const struct generate_request *r
     return rc ? rc : codec_encode(buf, request_build, req, err);
 }
 
-/* The comparison is not negated, so that NaN fails too. */
-int range_check(float value, float min, float max, bool is_min_open, const char *field,
-                struct error *err)
-{
-    if (value >= min && value <= max && !(is_min_open && value == min)) return 0;
-    return error_set(err, ERR_FORMAT, "%s is %g, must be %s %g and <= %g", field, (double)value,
-                     is_min_open ? ">" : ">=", (double)min, (double)max);
-}
-
 static int sampling_decode(const Outrider__Generation__V1__Sampling *msg,
                            struct generate_request *req, struct error *err)
 {
@@ -244,23 +213,6 @@ static int stops_decode(const Outrider__Generation__V1__GenerateRequest *msg, st
         rc = codec_read_string(&stop[i], NULL, msg->stop[i], INT32_MAX, "stop", err);
         if (rc) error_wrap(err, "stop string %d", i);
     }
-    return rc;
-}
-
-int word_decode(const char **out, const char *text, size_t max, const char *field,
-                struct error *err)
-{
-    int rc = codec_read_string(out, NULL, text, max, field, err);
-    return rc ? rc : word_check(*out, max, field, err);
-}
-
-int token_ids_decode(const Outrider__Generation__V1__TokenIds *msg, const int32_t **ids, int *n,
-                     const char *field, struct error *err)
-{
-    int rc = codec_read_count(n, msg->n_ids, GENERATE_PROMPT_IDS_MAX, field, err);
-    if (!rc && !*n) rc = error_set(err, ERR_FORMAT, "%s is empty", field);
-    if (!rc) rc = codec_check_ids(msg->ids, msg->n_ids, field, err);
-    if (!rc) *ids = msg->ids;
     return rc;
 }
 

@@ -99,7 +99,11 @@ int model_draft_plan_feeding(struct model_draft *d, struct feeding *feeding, str
 int model_draft_feed_before(struct model_draft *d, struct sequence *seq, int position,
                             struct error *err);
 
-/* ---- model_draft_guess.c ---- */
+/* ---- model_draft_row.c ---- */
+
+/* The n best of the row that exist for the target, too, into d->best; *n_best is how many. */
+int model_draft_best_of_row(struct model_draft *d, int row, int n, struct arena *arena, int *n_best,
+                            struct error *err);
 
 /* Makes the guess and its siblings from a row of logits of the last step. */
 int model_draft_choose(struct model_draft *d, const struct sequence *seq, int row,
@@ -120,6 +124,8 @@ void model_draft_choose_from(struct model_draft *d, const struct sequence *seq,
  * 1. Returns how many there are. */
 int model_draft_row_chances(const struct sequence *seq, const struct guess_row *row,
                             float chances[TREE_CHILDREN_MAX]);
+
+/* ---- model_draft_guess.c ---- */
 
 /* struct drafter_ops: */
 

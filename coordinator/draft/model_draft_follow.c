@@ -112,12 +112,6 @@ void model_draft_name_parents(struct draft_grower *g, const struct draft_lane *l
 
 /* ---- sharing, and values ---- */
 
-static double value_of(const struct draft_grower *g, int name)
-{
-    if (name >= 0) return g->f.grown[name];
-    return g->f.siblings[growth_guess(name)][growth_sibling(name)];
-}
-
 /* Reads a row; it lasts until the next one is read. */
 static int read_row(struct model_draft *d, const struct sequence *seq, int row, int position,
                     struct arena *arena, struct guess_row *read, struct error *err)
@@ -175,7 +169,7 @@ int model_draft_draw_following(struct model_draft *d, const struct feeding *feed
     }
     for (int r = 0; r < g->n_rows; r++) {
         TRY(keep_row(d, lane, row + r, position, arena, &rows[r], err));
-        parents[n++] = parent_of(lane->seq, &rows[r], value_of(g, g->of_row[r]), 0);
+        parents[n++] = parent_of(lane->seq, &rows[r], model_draft_value_of(g, g->of_row[r]), 0);
     }
     tree_follow_share(parents, n, count_budget(g, lane, goes_on), g->f.constant_ratio);
     if (goes_on) lane->siblings_max = parents[0].n_children - 1;
@@ -189,16 +183,6 @@ int model_draft_draw_following(struct model_draft *d, const struct feeding *feed
     g->f.place++;
 out:
     return rc;
-}
-
-void model_draft_value_group(struct draft_grower *g, int first, const struct guess *guess)
-{
-    double value = value_of(g, g->own.parents[first]), constant_ratio = g->f.constant_ratio;
-    g->f.grown[first] = tree_follow_value(value, guess->chance, 0, constant_ratio);
-    for (int i = 1; i <= guess->n_siblings; i++) {
-        g->f.grown[first + i] =
-            tree_follow_value(value, guess->sibling_chances[i - 1], i, constant_ratio);
-    }
 }
 
 int model_draft_choose_following(struct model_draft *d, const struct feeding *feeding, int row,

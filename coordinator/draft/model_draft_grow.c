@@ -179,39 +179,6 @@ int model_draft_growth_row(const struct draft_grower *g, const struct feeding *f
 
 /* ---- drawing ---- */
 
-/* The guesses of the pass from guess `first` on that have its parent. */
-static int count_group(const struct draft_grower *g, int first)
-{
-    int n = 1;
-    while (first + n < g->end && g->plan->parents[first + n] == g->plan->parents[first]) {
-        n++;
-    }
-    return n;
-}
-
-void model_draft_draw_group(struct model_draft *d, struct draft_grower *g, struct draft_lane *lane,
-                            int first, const struct guess_row *row)
-{
-    struct draft *draft = lane->draft;
-    const struct growth *plan = g->plan;
-    int32_t siblings[SIBLINGS_MAX];
-    int n = count_group(g, first), at = draft->grown.n, parent = plan->parents[first];
-    assert(n <= 1 + SIBLINGS_MAX);
-    struct guess guess = {.position = draft->base + growth_place(plan, first),
-                          .base = draft->base,
-                          .coin = 1 + SIBLINGS_MAX + first - g->next,
-                          .q = &draft->grown_q[at],
-                          .siblings = siblings,
-                          .siblings_max = n - 1};
-    model_draft_choose_from(d, lane->seq, row, &guess);
-    for (int i = 0; i < 1 + guess.n_siblings; i++) {
-        g->made[first + i] = (int8_t)draft->grown.n;
-        draft->grown.parents[draft->grown.n] = parent < 0 ? (int8_t)parent : g->made[parent];
-        draft->grown_tokens[draft->grown.n++] = i == 0 ? guess.id : siblings[i - 1];
-    }
-    if (g->follows) model_draft_value_group(g, first, &guess);
-}
-
 /* The row that was read for the parent of guess i of the plan; -1: none was, the guess is left
  * out. */
 static int row_of(const struct draft_grower *g, int i)
@@ -234,7 +201,7 @@ static int draw_planned(struct model_draft *d, const struct feeding *feeding, in
     }
     for (int i = g->next, n; i < g->end; i += n) {
         struct guess_row read;
-        n = count_group(g, i);
+        n = model_draft_count_group(g, i);
         int r = row_of(g, i);
         if (r < 0) continue;
         TRY(model_draft_read_row(d, lane->seq, row + r, position,

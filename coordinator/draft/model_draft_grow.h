@@ -1,5 +1,5 @@
-/* What the two files that guess behind siblings share: a lane's growth in the making.
- * coordinator/draft/model_draft_grow.c and model_draft_follow.c alone. */
+/* What the files that guess behind siblings share: a lane's growth in the making.
+ * coordinator/draft/model_draft_grow.c, _follow.c and _group.c alone. */
 #pragma once
 
 #include "base/growth.h"
@@ -52,7 +52,17 @@ static inline bool model_draft_ends(const struct draft_lane *lane, int32_t token
     return end_ids_have(lane->ends, token);
 }
 
-/* ---- model_draft_grow.c ---- */
+/* What a guess that is not of the chain is worth to those behind it, by its name. */
+static inline double model_draft_value_of(const struct draft_grower *g, int name)
+{
+    if (name >= 0) return g->f.grown[name];
+    return g->f.siblings[growth_guess(name)][growth_sibling(name)];
+}
+
+/* ---- model_draft_group.c ---- */
+
+/* The guesses of the pass from guess `first` on that have its parent. */
+int model_draft_count_group(const struct draft_grower *g, int first);
 
 /* Draws a group: guess `first` of the plan and its siblings, from the row behind their parent. */
 void model_draft_draw_group(struct model_draft *d, struct draft_grower *g, struct draft_lane *lane,
@@ -75,6 +85,3 @@ void model_draft_name_parents(struct draft_grower *g, const struct draft_lane *l
  * the step, and draws those that are behind siblings. */
 int model_draft_draw_following(struct model_draft *d, const struct feeding *feeding, int row,
                                struct arena *arena, struct error *err);
-
-/* Keeps the values of a group that was drawn. */
-void model_draft_value_group(struct draft_grower *g, int first, const struct guess *guess);

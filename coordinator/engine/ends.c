@@ -1,5 +1,6 @@
 /* How jobs and sequences end, and how those that lose their place wait again. */
 #include "base/clock.h"
+#include "base/log.h"
 #include "coordinator/engine/internal.h"
 #include "coordinator/round/score.h"
 #include "coordinator/schedule/places.h"
@@ -226,4 +227,17 @@ void engine_end_finished(struct engine *e)
     }
     engine_end_unwanted(e);
     engine_leave(e);
+}
+
+bool engine_drains(struct engine *e)
+{
+    int64_t now_us = clock_now_us();
+    int n_running = engine_count_running(e), n_waiting = waiting_count(e->waiting);
+    if (!e->drain_until_us) {
+        e->drain_until_us = now_us + e->options.drain_us;
+        groups_set_stopping(e->options.groups, "the coordinator is shutting down");
+        log_line(LOG_LEVEL_INFO, "draining", "running=%d waiting=%d timeout_ms=%lld", n_running,
+                 n_waiting, (long long)e->options.drain_us / 1000);
+    }
+    return (n_running > 0 || n_waiting > 0) && now_us < e->drain_until_us;
 }

@@ -50,13 +50,6 @@ static inline struct seat_load *load_of(const struct engine *e)
     return &e->options.groups->seats[e->options.seat].load;
 }
 
-/* ---- engine.c ---- */
-
-/* Tells the others, and the metrics, what there is at this moment. */
-void engine_show_load(struct engine *e);
-/* The queue is shut: what was accepted is finished, as long as there is time. */
-bool engine_drains(struct engine *e);
-
 /* ---- look.c ---- */
 
 /* target_look_fn: does in a step what is done between steps, but for what the step holds. */
@@ -76,6 +69,9 @@ void engine_admit(struct engine *e);
 void engine_split_jobs(struct engine *e);
 /* Answers what is asked of the coordinator itself: Describe. */
 void engine_answer_control(struct engine *e);
+
+/* ---- queue.c ---- */
+
 /* A sequence that has never had a place waits for one. Errors: ERR_EXHAUSTED. */
 int engine_queue(struct engine *e, struct sequence *seq, struct error *err);
 /* A sequence that had a place, or whose job had one, waits at the head of the queue. Errors:
@@ -84,6 +80,8 @@ int engine_return_to_queue(struct engine *e, struct sequence *seq, struct error 
 
 /* ---- moves.c ---- */
 
+/* Tells the others, and the metrics, what there is at this moment. */
+void engine_show_load(struct engine *e);
 /* Sends what waits to other engines: all of it where this one has no group to serve it with, and
  * otherwise what has not begun and for which another one has a place free. */
 void engine_move_waiting(struct engine *e);
@@ -94,6 +92,8 @@ void engine_take_moved(struct engine *e, struct job *job);
 
 /* ---- ends.c ---- */
 
+/* The queue is shut: what was accepted is finished, as long as there is time. */
+bool engine_drains(struct engine *e);
 /* Why a job must end now; false: it need not. */
 bool engine_must_end(const struct job *job, int64_t now_us, enum job_end *end, struct error *why);
 /* Ends the job of a sequence with an error, and counts that. */

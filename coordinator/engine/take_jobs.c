@@ -26,34 +26,6 @@ static struct sequence_defaults defaults_now(const struct engine *e)
     };
 }
 
-int engine_return_to_queue(struct engine *e, struct sequence *seq, struct error *err)
-{
-    const struct waiting_job job = {
-        .item = seq,
-        .job_class = job_class_of(seq->job),
-        .client = job_client(seq->job),
-        .weight = job_weight(seq->job),
-        .n_tokens = 1,
-        .arrival = seq->id,
-    };
-    int rc = waiting_push_front(e->waiting, &job, err);
-    if (!rc && seq->reader.slow_us) waiting_set_aside(e->waiting, seq, true);
-    return rc;
-}
-
-int engine_queue(struct engine *e, struct sequence *seq, struct error *err)
-{
-    const struct waiting_job item = {
-        .item = seq,
-        .job_class = job_class_of(seq->job),
-        .client = job_client(seq->job),
-        .weight = job_weight(seq->job),
-        .n_tokens = (int64_t)job_n_texts(seq->job) * (seq->end + 1),
-        .arrival = seq->id,
-    };
-    return waiting_push(e->waiting, &item, err);
-}
-
 /* Checks a job and lets its first sequence wait for a place. */
 static int queue_job(struct engine *e, struct job *job, struct error *err)
 {

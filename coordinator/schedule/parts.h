@@ -40,7 +40,15 @@ static inline int planning_n_missed(const struct sequence *seq)
 
 /* The most guesses of the next round, whoever makes them. It depends on the sequence and on what
  * the models can do, and never on company. */
-int planning_guess_room(const struct planning *planning, const struct sequence *seq);
+static inline int planning_guess_room(const struct planning *p, const struct sequence *seq)
+{
+    const struct target_description *target = p->s->target;
+    int tokens = target->max_step_tokens, rows = target->max_step_rows;
+    int step = (tokens < rows ? tokens : rows) - 1, left = seq->end - seq->n_tokens - 1;
+    if (seq->is_score || seq->n_draft == 0) return 0;
+    if (left > seq->n_draft) left = seq->n_draft;
+    return left < step ? left : step;
+}
 
 /* The drafter that guesses for a sequence with a K of its own from what its request predicts, and
  * *offer is what it offers; NULL: there is nothing. */

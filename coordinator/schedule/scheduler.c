@@ -36,14 +36,6 @@ static int n_unread(const struct sequence *seq)
     return seq->n_tokens - seq->n_target_kv;
 }
 
-int planning_guess_room(const struct planning *p, const struct sequence *seq)
-{
-    const struct target_description *target = p->s->target;
-    if (seq->is_score || seq->n_draft == 0) return 0;
-    int step = least(target->max_step_tokens, target->max_step_rows) - 1;
-    return least(least(seq->n_draft, seq->end - seq->n_tokens - 1), step);
-}
-
 /* The same of the draft model. */
 static int model_limit(const struct planning *p, struct sequence *seq)
 {

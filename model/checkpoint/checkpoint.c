@@ -73,7 +73,8 @@ out:
     return rc;
 }
 
-void checkpoint_take_rest(struct checkpoint *ck, const struct config_rest *rest)
+/* What config.json says besides. */
+static void take_rest(struct checkpoint *ck, const struct config_rest *rest)
 {
     ck->n_guessing_layers = rest->n_guessing_layers;
     memcpy(ck->unknown_keys, rest->unknown, sizeof ck->unknown_keys);
@@ -110,15 +111,17 @@ int checkpoint_open(struct checkpoint **ck, const char *name, struct error *err)
     size_t len;
     const char *list = layers_split(name, &len);
     int rc = 0;
+    struct config_rest rest = {0};
     *ck = NULL;
     TRY(mem_array(&self, 1, sizeof *self, err));
     self->is_synthetic = strncmp(name, synthetic_prefix, strlen(synthetic_prefix)) == 0;
     TRY(layers_strip(&self->name, name, err));
     if (self->is_synthetic) {
-        TRY(checkpoint_open_synthetic(self, err));
+        TRY(checkpoint_open_synthetic(self, &rest, err));
     } else {
-        TRY(checkpoint_open_folder(self, err));
+        TRY(checkpoint_open_folder(self, &rest, err));
     }
+    take_rest(self, &rest);
     checkpoint_sort_tensors(self);
     if (!self->is_synthetic) TRY(checkpoint_untie_head(self, err));
     if (list) TRY(choose_layers(self, list, err));

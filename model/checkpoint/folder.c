@@ -44,12 +44,11 @@ static int join_path(char path[PATH_BYTES], const char *folder, const char *file
     return 0;
 }
 
-static int read_config(struct checkpoint *ck, struct error *err)
+static int read_config(struct checkpoint *ck, struct config_rest *rest, struct error *err)
 {
     char path[PATH_BYTES], generation_path[PATH_BYTES];
     char *config = NULL, *generation = NULL;
     size_t config_len = 0, generation_len = 0;
-    struct config_rest rest;
     int rc = 0;
     TRY(join_path(path, ck->name, "config.json", err));
     TRY(join_path(generation_path, ck->name, "generation_config.json", err));
@@ -60,8 +59,7 @@ static int read_config(struct checkpoint *ck, struct error *err)
     if (rc) goto out;
     rc = file_read_text(&generation, &generation_len, generation_path, CONFIG_MOST_BYTES, err);
     if (rc && rc != ERR_NOT_FOUND) goto out;
-    TRY(config_parse(&ck->cfg, config, config_len, generation, generation_len, path, &rest, err));
-    checkpoint_take_rest(ck, &rest);
+    TRY(config_parse(&ck->cfg, config, config_len, generation, generation_len, path, rest, err));
 out:
     free(config);
     free(generation);
@@ -269,10 +267,10 @@ static int look_for_strays(struct checkpoint *ck, struct error *err)
     return rc;
 }
 
-int checkpoint_open_folder(struct checkpoint *ck, struct error *err)
+int checkpoint_open_folder(struct checkpoint *ck, struct config_rest *rest, struct error *err)
 {
     int rc = 0;
-    TRY(read_config(ck, err));
+    TRY(read_config(ck, rest, err));
     TRY(checkpoint_layout(&ck->cfg, &ck->layout, &ck->n_layout, err));
     TRY(open_tensors(ck, err));
     TRY(look_for_strays(ck, err));

@@ -70,10 +70,11 @@ struct synthetic_model {
  * path. */
 int synthetic_parse_name(struct synthetic_model *model, const char *name, struct error *err);
 
-/* Each fills cfg, layout, tensors (and files) of a checkpoint whose name is set. After a failure
- * checkpoint_close releases what there is. */
-int checkpoint_open_folder(struct checkpoint *ck, struct error *err);
-int checkpoint_open_synthetic(struct checkpoint *ck, struct error *err);
+/* Each fills cfg, layout, tensors (and files) of a checkpoint whose name is set, and *rest, which
+ * is zeroed, by what its config.json says besides. After a failure checkpoint_close releases what
+ * there is. */
+int checkpoint_open_folder(struct checkpoint *ck, struct config_rest *rest, struct error *err);
+int checkpoint_open_synthetic(struct checkpoint *ck, struct config_rest *rest, struct error *err);
 void checkpoint_close_files(struct checkpoint *ck);
 
 /* The dimensions of a named shape, bos and eos unset. False when there is none of this name. */
@@ -85,9 +86,6 @@ void checkpoint_shape_names(char *text, size_t text_bytes);
  * is packed. */
 const struct tensor *checkpoint_tensor(const struct checkpoint *ck, const char *name);
 bool checkpoint_is_packed(const struct checkpoint *ck, const char *name);
-
-/* checkpoint.c: takes over what config.json says besides. */
-void checkpoint_take_rest(struct checkpoint *ck, const struct config_rest *rest);
 
 /* unread.c, for a folder whose tensors are sorted. The first one is called before layers are
  * chosen: where config.json ties the head to the embedding, but the files have another head, the

@@ -76,13 +76,13 @@ static void set_scale(const struct synthetic_model *model, const struct tensor_s
     weight->mean = (float)mean;
 }
 
-int checkpoint_open_synthetic(struct checkpoint *ck, struct error *err)
+int checkpoint_open_synthetic(struct checkpoint *ck, struct config_rest *rest, struct error *err)
 {
     struct synthetic_model model = {0};
     int rc = 0;
     TRY(synthetic_parse_name(&model, ck->name, err));
     ck->cfg = model.cfg;
-    checkpoint_take_rest(ck, &model.rest);
+    *rest = model.rest;
     TRY(checkpoint_layout(&ck->cfg, &ck->layout, &ck->n_layout, err));
     TRY(mem_array(&ck->tensors, ck->n_layout, sizeof *ck->tensors, err));
     for (size_t i = 0; i < ck->n_layout; i++) {

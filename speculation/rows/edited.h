@@ -45,6 +45,9 @@ struct edited_known {
 int target_row_know(const struct merge *merge, bool with_best, struct edited_known *known,
                     struct error *err);
 
+/* Whether the wish has this id. */
+bool target_row_is_named(const struct row_wish *wish, int32_t id);
+
 /* Sums in units of exp(best / t). */
 struct edited_mass {
     double best; /* a logit */
