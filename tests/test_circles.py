@@ -1,15 +1,25 @@
 #!/usr/bin/env python3
 # ctest: labels=quick libs=base timeout=60
-"""Finds circles of includes among the files of a tree and prints each as a chain of include lines.
+"""Finds circles of includes, and of calls, among the files of a tree.
 
 The nodes are units: a source and the header of the same stem in the same folder are one unit,
 because the one declares what the other defines; every other file, internal.h too, is a unit of its
 own. A circle means that none of its units can be read, tested or replaced without all the others.
 
+A circle of includes is printed as a chain of include lines. Two sources may also call each other by
+way of a third header, which no include shows: so the calls of functions that another unit defines
+are a graph, too, and the units of it that reach each other are a circle. Those in KNOWN_CIRCLES
+stay, each with the reason; one that has gone has to leave that list. Calls through pointers, such
+as those of a table of operations, do not count, because the caller does not name whom it calls.
+Functions of which there are several by one name (kernels of machines, main) are left out, and tests
+and benchmarks, which nobody calls.
+
 Usage: test_circles.py BUILD_FOLDER         tries the search on small trees, then on this tree
        test_circles.py BUILD_FOLDER TREE    only looks at TREE
 """
 import collections
+import contextlib
+import io
 import os
 import re
 import sys
@@ -21,8 +31,37 @@ HEADERS = (".h", ".cuh")
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|("(?:\\.|[^"\\\n])*")', re.DOTALL)
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
 
+# Comments, strings and characters, in which nothing is called.
+NO_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
+DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.MULTILINE)
+# A definition in the style that clang-format keeps: the braces of a function's body are alone in
+# the first column.
+FUNCTION = re.compile(r"^(?P<type>[A-Za-z_][^;{}()=]*?)\b(?P<name>\w+)\([^;{}]*?\)\s*\n\{\n"
+                      r"(?P<body>.*?)^\}", re.MULTILINE | re.DOTALL)
+CALL = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
+NOT_CALLED = ("tests/", "bench/")
+
+# Circles of calls that stay: the reason, and the units.
+KNOWN_CIRCLES = {
+    "Preparing a round sends what the one before has listed, which the round's own file does.":
+        ("coordinator/round/draft.c", "coordinator/round/round"),
+    "Opening the device prepares its operations, which take scratch of it and wait for it.":
+        ("model/backend/cuda/attention", "model/backend/cuda/matmul",
+         "model/backend/cuda/matmul_many.cu", "model/backend/cuda/open.cu",
+         "model/backend/cuda/record.cu", "model/backend/cuda/sum.cu"),
+    "Values of templates hold values, and expressions call macros, which are templates again.":
+        ("model/jinja/access.c", "model/jinja/call.c", "model/jinja/compare.c",
+         "model/jinja/eval.c", "model/jinja/methods", "model/jinja/operators.c",
+         "model/jinja/pystring", "model/jinja/render"),
+    "The parser descends recursively: in brackets stands an expression, in a block statements.":
+        ("model/jinja/parse_operators.c", "model/jinja/parse_postfix.c",
+         "model/jinja/parse_primary.c", "model/jinja/parse_statement.c", "model/jinja/parser"),
+}
+
 # The file `path` includes the file `header` in line `line`.
 Include = collections.namedtuple("Include", "path line header")
+# The file `path` calls a function of another unit in line `line`.
+Call = collections.namedtuple("Call", "path line name")
 
 
 def find_files(tree):
@@ -103,14 +142,92 @@ def find_circles(graph):
     return list(circles.values())
 
 
-def check_tree(tree):
-    """Prints every circle of the tree and returns how many there are."""
+def blank_code(match):
+    """What is matched becomes a space and its line ends."""
+    return " " + "\n" * match.group(0).count("\n")
+
+
+def read_functions(tree, path):
+    """The functions that a file defines, as (type, name, body, line of the body)."""
+    with open(os.path.join(tree, path), encoding="utf-8") as file:
+        text = DIRECTIVE.sub(blank_code, NO_CODE.sub(blank_code, file.read()))
+    for match in FUNCTION.finditer(text):
+        line = text.count("\n", 0, match.start("body")) + 1
+        yield match.group("type"), match.group("name"), match.group("body"), line
+
+
+def read_calls(tree):
+    """For each unit, the units whose functions it calls, each with the first Call that does so."""
+    files = set(find_files(tree))
+    functions = {path: list(read_functions(tree, path)) for path in sorted(files)
+                 if not path.startswith(NOT_CALLED)}
+    owners = collections.defaultdict(set)  # of functions that other files may call
+    for path, found in functions.items():
+        for kind, name, _, _ in found:
+            if "static" not in kind.split():
+                owners[name].add(unit_of(path, files))
+    graph = {unit_of(path, files): {} for path in functions}
+    for path, found in functions.items():
+        own = {name for _, name, _, _ in found}
+        for _, _, body, line in found:
+            for match in CALL.finditer(body):
+                name = match.group(1)
+                if name in own or len(owners[name]) != 1:
+                    continue
+                unit, (other,) = unit_of(path, files), owners[name]
+                if unit != other:
+                    call = Call(path, line + body.count("\n", 0, match.start()), name)
+                    graph[unit].setdefault(other, call)
+    return graph
+
+
+def reach(graph, start):
+    """The units that lie on a way from start, without start itself if no way leads back."""
+    seen, ends = set(), [start]
+    while ends:
+        for other in graph[ends.pop()]:
+            if other not in seen:
+                seen.add(other)
+                ends.append(other)
+    return seen
+
+
+def find_call_circles(graph):
+    """The largest sets of units that all reach each other, each as a frozenset."""
+    reached = {unit: reach(graph, unit) for unit in graph}
+    return {frozenset(other for other in reached[unit] if unit in reached[other])
+            for unit in graph if unit in reached[unit]}
+
+
+def check_includes(tree):
+    """Prints every circle of includes and returns how many there are."""
     circles = find_circles(read_graph(tree))
     for circle in circles:
         print(f"a circle of {len(circle)} units:")
         for include in circle:
             print(f"    {include.path}:{include.line} includes {include.header}")
     return len(circles)
+
+
+def check_calls(tree, known):
+    """Prints every circle of calls that is not known, and every known one that is not there;
+    returns how many these are."""
+    graph = read_calls(tree)
+    circles, expected = find_call_circles(graph), {frozenset(units) for units in known.values()}
+    for circle in sorted(circles - expected, key=sorted):
+        print(f"a circle of calls among {len(circle)} units:")
+        for unit in sorted(circle):
+            for other in sorted(circle & graph[unit].keys()):
+                call = graph[unit][other]
+                print(f"    {call.path}:{call.line} calls {call.name} of {other}")
+    for circle in sorted(expected - circles, key=sorted):
+        print(f"KNOWN_CIRCLES has a circle that is none: {', '.join(sorted(circle))}")
+    return len(circles ^ expected)
+
+
+def check_tree(tree, known):
+    """Prints what is wrong with the tree and returns how much that is."""
+    return check_includes(tree) + check_calls(tree, known)
 
 
 # Each case: what it shows, the files of the tree, and the chain to be found (empty: no circle).
@@ -149,13 +266,66 @@ CASES = [
 ]
 
 
+# Each case of calls: what it shows, the files of the tree, and the units of the circle, if there is
+# one.
+A_CALLS_B = "int a(void)\n{\n    return b(1);\n}\n"
+B_CALLS_A = ("static int s(int x)\n{\n    return x;\n}\n\n"
+             "int b(int x)\n{\n    return a() + s(x);\n}\n")
+B_ALONE = "int b(int x)\n{\n    return x;\n}\n"
+CALL_CASES = [
+    ("two sources that share a header and call each other", {
+        "m/all.h": "int a(void);\nint b(int x);\n", "m/a.c": A_CALLS_B, "m/b.c": B_CALLS_A},
+     ["m/a.c", "m/b.c"]),
+    ("a call in one direction", {"m/a.c": A_CALLS_B, "m/b.c": B_ALONE}, []),
+    ("a circle of three, one of them by a function in a header, with parameters in two lines", {
+        "m/a.c": A_CALLS_B, "m/b.c": "int b(int x,\n      int y)\n{\n    return c(x);\n}\n",
+        "m/c.h": "static inline int c(int x)\n{\n    return x + d();\n}\n",
+        "m/c.c": "int c(int x)\n{\n    if (x) {\n        a();\n    }\n    return 0;\n}\n"},
+     ["m/a.c", "m/b.c", "m/c"]),
+    ("calls in comments and strings, and macros that look like calls", {
+        "m/a.c": A_CALLS_B, "m/b.c": "int b(int x)\n{\n    /* a() */\n    puts(\"a()\"); // a()\n"
+                                     "#define CALL a()\n    return x;\n}\n"}, []),
+    ("a static function by the name of another file's", {
+        "m/a.c": A_CALLS_B, "m/b.c": "static int a(void)\n{\n    return 0;\n}\n\n" + B_ALONE +
+                                     "int c(void)\n{\n    return a();\n}\n"}, []),
+    ("a function that two files define belongs to none", {
+        "m/a.c": A_CALLS_B, "m/b.c": B_CALLS_A, "n/a.c": A_CALLS_B}, []),
+    ("a function of a table, named without a call", {
+        "m/a.c": A_CALLS_B, "m/b.c": "struct ops b_ops = {.open = a};\n\n" + B_ALONE}, []),
+    ("tests are not looked at", {"tests/a.c": A_CALLS_B, "m/b.c": B_CALLS_A}, []),
+]
+
+
+def make_tree(tree, files):
+    """Writes the files of a case."""
+    for path, text in files.items():
+        os.makedirs(os.path.dirname(os.path.join(tree, path)), exist_ok=True)
+        with open(os.path.join(tree, path), "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def try_call_case(what, files, expected):
+    """Whether exactly the expected circle of calls is found in a tree of these files, and whether a
+    list of known circles that differs from it is refused."""
+    with tempfile.TemporaryDirectory() as tree:
+        make_tree(tree, files)
+        found = [sorted(circle) for circle in find_call_circles(read_calls(tree))]
+        with contextlib.redirect_stdout(io.StringIO()):
+            n_new = check_calls(tree, {})
+            n_known = check_calls(tree, {"a reason": expected} if expected else {})
+            n_gone = check_calls(tree, {"a reason": ["m/x.c", "m/y.c"]})
+    n = 1 if expected else 0
+    if found == [expected][:n] and (n_new, n_known, n_gone) == (n, 0, n + 1):
+        return True
+    print(f"{what}: expected {expected or 'no circle'}, found {found or 'none'}; {n_new} are new, "
+          f"{n_known} with it in the list, {n_gone} with another one in the list")
+    return False
+
+
 def try_case(what, files, expected):
     """Whether exactly the expected circle is found in a tree of these files."""
     with tempfile.TemporaryDirectory() as tree:
-        for path, text in files.items():
-            os.makedirs(os.path.dirname(os.path.join(tree, path)), exist_ok=True)
-            with open(os.path.join(tree, path), "w", encoding="utf-8") as file:
-                file.write(text)
+        make_tree(tree, files)
         circles = find_circles(read_graph(tree))
     found = [[f"{i.path}:{i.line} {i.header}" for i in circle] for circle in circles]
     if sorted(map(sorted, found)) == ([sorted(expected)] if expected else []):
@@ -166,12 +336,12 @@ def try_case(what, files, expected):
 
 def main():
     if len(sys.argv) > 2:
-        return 1 if check_tree(sys.argv[2]) else 0
-    results = [try_case(*case) for case in CASES]
+        return 1 if check_tree(sys.argv[2], KNOWN_CIRCLES) else 0
+    results = [try_case(*case) for case in CASES] + [try_call_case(*case) for case in CALL_CASES]
     if all(results):
         print("the search finds what it should")
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    return 0 if check_tree(root) == 0 and all(results) else 1
+    return 0 if check_tree(root, KNOWN_CIRCLES) == 0 and all(results) else 1
 
 
 if __name__ == "__main__":
