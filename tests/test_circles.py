@@ -43,8 +43,6 @@ NOT_CALLED = ("tests/", "bench/")
 
 # Circles of calls that stay: the reason, and the units.
 KNOWN_CIRCLES = {
-    "Preparing a round sends what the one before has listed, which the round's own file does.":
-        ("coordinator/round/draft.c", "coordinator/round/round"),
     "Opening the device prepares its operations, which take scratch of it and wait for it.":
         ("model/backend/cuda/attention", "model/backend/cuda/matmul",
          "model/backend/cuda/matmul_many.cu", "model/backend/cuda/open.cu",

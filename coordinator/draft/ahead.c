@@ -214,9 +214,8 @@ static int work_once(struct ahead *a, struct error *err)
     return rc;
 }
 
-bool ahead_work(void *ahead)
+bool ahead_work(struct ahead *a)
 {
-    struct ahead *a = ahead;
     struct error err;
     int64_t now_us = clock_now_us();
     if (!a->is_working || a->draft.n == a->k || a->draft.is_over || is_too_late(a, now_us)) {

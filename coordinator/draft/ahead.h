@@ -45,9 +45,9 @@ int ahead_count(const struct ahead *ahead, const struct sequence *seq);
 void ahead_begin(struct ahead *ahead, struct sequence *seq, const struct draft *draft, int k,
                  const struct end_ids *ends);
 
-/* Makes one token more; false when there is nothing to do or no time for it. It is the work of a
- * struct target_meanwhile. A draft that fails here stops, and fails again in its own round. */
-bool ahead_work(void *ahead);
+/* Makes one token more; false when there is nothing to do or no time for it. A draft that fails
+ * here stops, and fails again in its own round. */
+bool ahead_work(struct ahead *ahead);
 
 /* What a round took. */
 struct ahead_times {

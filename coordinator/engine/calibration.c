@@ -57,7 +57,7 @@ static int step_once(struct calibration *c, int n, int64_t *us, struct error *er
                                       .rows = &rows[i]};
     }
     struct step step = {.n_lanes = n, .lanes = lanes};
-    TRY(target_step(c->target, &step, NULL, &c->arena, &answer, &cost, err));
+    TRY(target_step(c->target, &step, &c->arena, &answer, &cost, err));
     *us = cost.compute_us + cost.collective_us;
 out:
     return rc;

@@ -40,7 +40,7 @@ static int open_round(struct engine *e, struct error *err)
         .flush_answers = e->options.flush_answers,
         .flush_arg = e->options.flush_arg,
     };
-    return round_open(&e->round, &tools, err);
+    return half_batches_open(&e->rounds, &tools, err);
 }
 
 /* "NAME=W" */
@@ -115,7 +115,7 @@ void engine_close(struct engine *e)
     waiting_close(e->waiting);
     block_pool_close(&e->target_pool);
     ahead_close(e->ahead);
-    round_close(e->round);
+    half_batches_close(e->rounds);
     buffer_free(&e->buffer);
     free(e);
 }
@@ -407,7 +407,7 @@ int engine_run(struct engine *e, struct error *err)
         engine_move_waiting(e);
         engine_show_load(e);
         if (e->n_active == 0) continue;
-        if (round_run(e->round, e->active, e->n_active, &is_idle, err)) lose_target(e, err);
+        if (half_batches_run(e->rounds, e->active, e->n_active, &is_idle, err)) lose_target(e, err);
         count_served(e);
         engine_split_jobs(e);
         engine_end_finished(e);

@@ -9,7 +9,7 @@
 struct engine {
     struct engine_options options;
     struct scheduler scheduler;
-    struct round *round;
+    struct half_batches *rounds;
     struct block_pool target_pool;
     struct buffer buffer; /* of the replies of all its jobs */
     struct ahead *ahead;

@@ -9,7 +9,7 @@
 #include "coordinator/engine/served_tokens.h"
 #include "coordinator/job/admission.h"
 #include "coordinator/job/groups.h"
-#include "coordinator/round/round.h"
+#include "coordinator/round/half_batches.h"
 #include "coordinator/signals/reporter.h"
 
 enum { ENGINE_SEQUENCES_DEFAULT = 64 };

@@ -1,20 +1,153 @@
-/* One round over the sequences that have places: plan, draft, verify, accept, commit
- * (docs/design.md section 7). Owned by the engine thread. */
+/* One round over sequences that have places: plan, read, propose, build, send, merge, accept,
+ * commit, learn (docs/design.md section 7). round_run has the whole of it, and each verb is one
+ * function. For the files of coordinator/round/ alone; others run rounds through half_batches.h.
+ * Owned by the engine thread. */
 #pragma once
 
+#include "base/memory.h"
+#include "coordinator/draft/lane_tree.h"
 #include "coordinator/round/tools.h"
+#include "proto/job_end.h"
 
-struct round;
+/* A sequence's share of a step. */
+struct round_lane {
+    struct lane_plan plan;
+    struct sequence *seq;
+    struct draft draft;
+    int step_lane; /* its index in the step; -1: it is not in it */
+    int first_want, n_wants;
+    struct lane_tree *tree;      /* of a draft that is more than a chain; otherwise NULL */
+    int n_ahead;                 /* guesses that had been made while the last round was verified */
+    int n_missed;                /* tokens that the draft had not read */
+    int n_accepted;              /* guesses that stay */
+    int append_evidence;         /* of the draft's n_appended guesses */
+    struct lane_path path;       /* of a tree */
+    uint8_t accepted[DRAFT_MAX]; /* [n_accepted] guesses of a tree that stay */
+    bool is_committed;           /* it has got tokens */
+    struct error err;            /* code 0, or why its job ends */
+    enum job_end end;
+};
 
-int round_open(struct round **round, const struct round_tools *tools, struct error *err);
-void round_close(struct round *round);
+/* Whether a finder makes the lane's guesses. */
+static inline bool round_is_found(const struct round_lane *lane)
+{
+    return lane->plan.k > 0 && lane->plan.drafter->ops->look;
+}
 
-/* The sequence loses its place or ends: a step that was prepared for it leaves it out. Call it
- * between rounds. */
-void round_drop(struct round *round, const struct sequence *seq);
+/* Guesses of the lane's drafter, without those that were found behind them. */
+static inline int round_n_own(const struct round_lane *lane)
+{
+    return lane->draft.n - lane->draft.n_appended;
+}
 
-/* Runs one round for seqs[n], oldest first. A sequence whose own part fails is failed here and has
- * is_over set; one that had to give up its place has is_evicted set; the others go on. *is_idle:
- * nobody could go on. Errors: ERR_UNAVAILABLE, ERR_TIMEOUT the group is lost: nothing was
+/* What a round comes to for one lane. */
+struct round_accepted {
+    int n;                                      /* guesses that stay */
+    int32_t ids[DRAFT_MAX + 1];                 /* [n + 1] these, and the token behind them */
+    const struct target_row *rows;              /* [n + 1] p of the place of each */
+    const struct target_row *all_rows;          /* of all guesses, in the order of the step */
+    struct target_row path_rows[DRAFT_MAX + 1]; /* of a tree: what rows points to */
+    int64_t begin_us;                           /* when its acceptance began */
+};
+
+/* A round and all that is known of it. Of two one can be drafted while the target has the other's
+ * step. */
+struct round {
+    const struct round_tools *tools;
+    struct arena arena; /* of this round */
+    struct round_plan plan;
+    struct round_lane lanes[SEQUENCES_MAX];
+    struct step_lane step_lanes[SEQUENCES_MAX];
+    struct draft_lane drafts[SEQUENCES_MAX];
+    struct lane_want *wants;
+    int n_lanes, n_step_lanes, n_wants, n_tokens;
+    bool is_prepared; /* its guesses are made, and its step is still to come */
+    bool is_alone;    /* nothing else is drafted during its step */
+    bool is_ahead;    /* the guesses behind its own are drafted during its step */
+    int64_t begin_us; /* when planning began */
+    int64_t prepare_us, read_us, draft_us; /* how long planning and drafting took; parts of it */
+    int64_t meanwhile_us;                  /* of its step: how long the other one was prepared */
+    int64_t verify_us;                     /* when its step began */
+    int64_t accept_us;                     /* when its rows were merged */
+    struct draft_cost draft_cost;
+    struct target_query query;
+    struct target_question question;
+    struct target_cost cost;
+    struct target_result result;
+};
+
+/* Another part of the sequences, whose guesses are made while the ranks have this one's step. */
+struct round_next {
+    struct round *round;
+    struct sequence **seqs; /* [n] */
+    int n;
+};
+
+/* How long the step's answer waited because the other round's guesses took longer. */
+static inline int64_t round_late_us(const struct round *r)
+{
+    int64_t late = r->meanwhile_us - r->cost.step_us;
+    return late > 0 ? late : 0;
+}
+
+/* Lets the answers of the round before leave (has_time: sender_flush). */
+static inline void round_flush(const struct round *r, bool has_time)
+{
+    r->tools->flush_answers(r->tools->flush_arg, has_time);
+}
+
+/* Runs a round for seqs[n], oldest first, or goes on with the one that is prepared. A sequence
+ * whose own part fails is failed here and has is_over set; one that had to give up its place has
+ * is_evicted set; the others go on. next: NULL or with n = 0, there is nothing to prepare while the
+ * ranks have the step. Errors: ERR_UNAVAILABLE, ERR_TIMEOUT the group is lost: nothing was
  * committed. */
-int round_run(struct round *round, struct sequence **seqs, int n, bool *is_idle, struct error *err);
+int round_run(struct round *r, struct sequence **seqs, int n, const struct round_next *next,
+              struct error *err);
+
+/* Who has a step, with how many tokens and guesses. hidden_rows: of the step that the target has
+ * meanwhile, whose time drafting may take for nothing; 0 = none. is_prepared afterwards: somebody
+ * has one. */
+void round_plan(struct round *r, struct sequence **seqs, int n, int hidden_rows);
+
+/* coordinator/round/propose.c: the draft reads parts of prompts that it will need. */
+void round_read(struct round *r);
+/* The guesses of all lanes, each drawn from its q. */
+void round_propose(struct round *r);
+
+/* coordinator/round/append.c: what the step and the round have when the draft has guessed. Branches
+ * and windows are found later, so those that are planned count. */
+struct planner_append_load round_append_load(const struct round *r);
+/* Adds what is found behind the guesses of the draft: drafts[n] of the round, which are of
+ * owners[n]. Errors, of the drafts: ERR_NO_MEMORY. */
+void round_append(struct round *r, struct round_lane **owners, int n);
+
+/* coordinator/round/step.c: puts tokens and guesses into the step, and lists the rows that are
+ * wanted; lanes that have failed are left out. Errors: ERR_NO_MEMORY. */
+int round_build(struct round *r, struct error *err);
+/* Sends the step to the ranks. Errors: target_verify_send. */
+int round_send(struct round *r, struct error *err);
+/* Waits for the ranks, whose slices become p of each place. Errors: target_verify_merge. */
+int round_merge(struct round *r, struct error *err);
+/* The answer is here, or the step has failed. */
+void round_end_step(struct round *r, bool has_failed);
+/* Whether the lane has an answer; not if its job has ended in the step, or if the ranks have
+ * refused its part, which ends it. */
+bool round_take_answer(struct round *r, struct round_lane *lane);
+
+/* coordinator/round/accept.c: how many of the lane's guesses stay, and which token comes behind
+ * them. What is scored of the prompt is sent before. Errors: ERR_NO_MEMORY, those of score.h. */
+int round_accept(struct round *r, struct round_lane *lane, struct round_accepted *accepted,
+                 struct error *err);
+
+/* coordinator/round/commit.c: they become tokens of the text, and are counted. Errors: those of
+ * sequence_commit, ERR_NO_MEMORY. */
+int round_commit(struct round *r, struct round_lane *lane, const struct round_accepted *accepted,
+                 struct error *err);
+
+/* coordinator/round/trace.c: the lane's guesses and the times of its round, in the round's arena;
+ * NULL: no memory. */
+const struct generate_round *round_trace(struct round *r, const struct round_lane *lane,
+                                         const struct round_accepted *accepted);
+
+/* coordinator/round/learn.c: what metrics and the planner learn from a round. */
+void round_learn(struct round *r);

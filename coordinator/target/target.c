@@ -35,6 +35,7 @@ struct target {
     void *look_arg;
     struct step_watch watch;
     uint64_t last_id;
+    int64_t sent_us; /* when the last step was sent */
     struct buffer out, in;
     struct arena replies; /* decoded replies, one step long */
     struct arena told;    /* of `conventions` */
@@ -484,8 +485,7 @@ static int gather(struct target *t, const struct step *step, struct arena *arena
     return refusal.code;
 }
 
-/* True when all replies are here or one rank is gone. */
-static bool has_answered(struct target *t)
+bool target_has_answered(struct target *t)
 {
     bool all = true;
     rpc_client_poll(t->client);
@@ -530,12 +530,10 @@ static int answer_begin(const struct target *t, const struct step *step, struct 
     return 0;
 }
 
-int target_step(struct target *t, struct step *step, const struct target_meanwhile *meanwhile,
-                struct arena *arena, struct target_answer *answer, struct target_cost *cost,
-                struct error *err)
+int target_step_send(struct target *t, struct step *step, struct arena *arena,
+                     struct target_answer *answer, struct target_cost *cost, struct error *err)
 {
     int rc = 0;
-    struct target_cost here = {0};
     int64_t start_us = clock_now_us();
     if (!t->is_connected) {
         return error_set(err, ERR_UNAVAILABLE, "the target group is not connected");
@@ -549,17 +547,29 @@ int target_step(struct target *t, struct step *step, const struct target_meanwhi
         rc = rpc_stream_ask(t->links[i].stream, t->out.data, t->out.len,
                             start_us + (int64_t)t->step_timeout_s * 1000000, err);
         if (rc) return lose(t, i, err);
-        here.bytes_sent += t->out.len;
     }
-    while (meanwhile && !has_answered(t) && meanwhile->work(meanwhile->arg)) {
-    }
-    rc = gather(t, step, arena, answer, &here, err);
-    if (!rc) step_watch_end(&t->watch, clock_now_us() - start_us);
-    cost->bytes_sent += here.bytes_sent;
-    cost->bytes_received += here.bytes_received;
-    cost->compute_us += here.compute_us;
-    cost->collective_us += here.collective_us;
-    cost->total_us += clock_now_us() - start_us;
+    t->sent_us = start_us;
+    cost->bytes_sent += t->out.len * (size_t)t->n_ranks;
 out:
     return rc;
+}
+
+int target_step_receive(struct target *t, const struct step *step, struct arena *arena,
+                        struct target_answer *answer, struct target_cost *cost, struct error *err)
+{
+    struct target_cost slowest = {0};
+    int rc = gather(t, step, arena, answer, &slowest, err);
+    if (!rc) step_watch_end(&t->watch, clock_now_us() - t->sent_us);
+    cost->bytes_received += slowest.bytes_received;
+    cost->compute_us += slowest.compute_us;
+    cost->collective_us += slowest.collective_us;
+    cost->total_us += clock_now_us() - t->sent_us;
+    return rc;
+}
+
+int target_step(struct target *t, struct step *step, struct arena *arena,
+                struct target_answer *answer, struct target_cost *cost, struct error *err)
+{
+    int rc = target_step_send(t, step, arena, answer, cost, err);
+    return rc ? rc : target_step_receive(t, step, arena, answer, cost, err);
 }

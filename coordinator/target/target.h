@@ -76,20 +76,26 @@ struct target_answer {
     const struct lane_refusal *refused;
 };
 
-/* What the caller can do while the ranks compute. It is called again and again until it returns
- * false or the answer is there; the answer waits for the call that is running. */
-struct target_meanwhile {
-    bool (*work)(void *arg);
-    void *arg;
-};
+/* Sends the step to every rank. The answer is made ready for its slices, which will lie in arena.
+ * Nothing else may be sent before target_step_receive. Errors: ERR_UNAVAILABLE, ERR_TIMEOUT the
+ * group is lost (disconnected); ERR_NO_MEMORY. */
+int target_step_send(struct target *target, struct step *step, struct arena *arena,
+                     struct target_answer *answer, struct target_cost *cost, struct error *err);
 
-/* One step; the answer's slices lie in arena, and the arrays that they point to are valid until
- * the next step. meanwhile: NULL = nothing.
- * Errors: ERR_UNAVAILABLE, ERR_TIMEOUT the group is lost (disconnected); ERR_INTERNAL, ERR_FORMAT a
- * rank refused the step as a whole: the text says why, and the group stays. */
-int target_step(struct target *target, struct step *step, const struct target_meanwhile *meanwhile,
-                struct arena *arena, struct target_answer *answer, struct target_cost *cost,
-                struct error *err);
+/* Whether the step that was sent last can be received without waiting: all replies are here, or a
+ * rank is gone. */
+bool target_has_answered(struct target *target);
+
+/* Waits for all replies to the step that was sent. What the arrays of the slices point to is valid
+ * until the next step. Errors: ERR_UNAVAILABLE, ERR_TIMEOUT the group is lost (disconnected);
+ * ERR_INTERNAL, ERR_FORMAT a rank refused the step as a whole: the text says why, and the group
+ * stays. */
+int target_step_receive(struct target *target, const struct step *step, struct arena *arena,
+                        struct target_answer *answer, struct target_cost *cost, struct error *err);
+
+/* Both, with nothing done in between. */
+int target_step(struct target *target, struct step *step, struct arena *arena,
+                struct target_answer *answer, struct target_cost *cost, struct error *err);
 
 /* An answer that makes no sense is the workers' error, not the client's: turns ERR_FORMAT into
  * ERR_INTERNAL and says so in the text; other errors stay. Returns the code. */
@@ -111,7 +117,13 @@ struct target_query {
     int n_lanes;
     const struct lane_want *wants; /* [n_wants] grouped by lane in ascending order */
     int n_wants;
-    const struct target_meanwhile *meanwhile; /* NULL: nothing is done while the ranks compute */
+};
+
+/* A query that the ranks have. */
+struct target_question {
+    struct step step;
+    struct step_row *rows; /* [n_wants] */
+    struct target_answer answer;
 };
 
 /* What becomes of a query; arrays in the arena. */
@@ -123,7 +135,16 @@ struct target_result {
     const struct error **lane_errors; /* [n_lanes] why a lane has no rows; NULL = it has them */
 };
 
-/* Runs the step, merges the answers, and asks again where a truncation needs more. A lane that the
- * ranks refuse, or one of whose rows has no p, fails alone. Errors: as target_step. */
-int target_verify(struct target *target, const struct target_query *query, struct arena *arena,
-                  struct target_result *result, struct target_cost *cost, struct error *err);
+/* Sends the step of a query. query and question must stay until target_verify_merge; until then
+ * the caller may do other work, best as long as target_has_answered says no. Errors: as
+ * target_step_send. */
+int target_verify_send(struct target *target, const struct target_query *query, struct arena *arena,
+                       struct target_question *question, struct target_result *result,
+                       struct target_cost *cost, struct error *err);
+
+/* Waits for the answers, merges them, and asks again where a truncation needs more. A lane that the
+ * ranks refuse, or one of whose rows has no p, fails alone. Errors: as target_step_receive;
+ * ERR_NO_MEMORY. */
+int target_verify_merge(struct target *target, const struct target_query *query,
+                        struct arena *arena, struct target_question *question,
+                        struct target_result *result, struct target_cost *cost, struct error *err);

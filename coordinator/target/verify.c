@@ -246,7 +246,7 @@ static int ask_more(struct target *t, struct rows_known *known, struct arena *ar
     struct target_answer answer;
     struct step step;
     TRY(list_more(known, arena, &step, err));
-    TRY(target_step(t, &step, NULL, arena, &answer, cost, err));
+    TRY(target_step(t, &step, arena, &answer, cost, err));
     for (int i = 0; i < n; i++) {
         take_more(known, known->open[i], &answer, i, arena);
     }
@@ -255,33 +255,36 @@ out:
     return rc;
 }
 
-static int open_result(const struct target_query *query, struct arena *arena,
-                       struct target_result *result, struct error *err)
+int target_verify_send(struct target *t, const struct target_query *query, struct arena *arena,
+                       struct target_question *question, struct target_result *result,
+                       struct target_cost *cost, struct error *err)
 {
+    int rc = 0;
     size_t n_wants = (size_t)query->n_wants, n_lanes = (size_t)query->n_lanes;
+    TRY(list_rows(query, arena, &question->rows, err));
     result->rows = arena_take(arena, n_wants, sizeof *result->rows);
     result->lane_errors = arena_take(arena, n_lanes, sizeof *result->lane_errors);
     if (!result->rows || !result->lane_errors) {
         return error_set(err, ERR_NO_MEMORY, "too many rows for one step");
     }
     memset(result->lane_errors, 0, n_lanes * sizeof *result->lane_errors);
-    return 0;
+    question->step = (struct step){.n_lanes = query->n_lanes, .lanes = query->lanes};
+    rc = target_step_send(t, &question->step, arena, &question->answer, cost, err);
+out:
+    return rc;
 }
 
-int target_verify(struct target *t, const struct target_query *query, struct arena *arena,
-                  struct target_result *result, struct target_cost *cost, struct error *err)
+int target_verify_merge(struct target *t, const struct target_query *query, struct arena *arena,
+                        struct target_question *question, struct target_result *result,
+                        struct target_cost *cost, struct error *err)
 {
     int rc = 0;
-    struct step_row *step_rows;
-    struct target_answer answer;
     struct rows_known known;
-    TRY(list_rows(query, arena, &step_rows, err));
-    TRY(open_result(query, arena, result, err));
-    struct step step = {.n_lanes = query->n_lanes, .lanes = query->lanes};
-    TRY(target_step(t, &step, query->meanwhile, arena, &answer, cost, err));
+    struct target_answer *answer = &question->answer;
+    TRY(target_step_receive(t, &question->step, arena, answer, cost, err));
     cost->step_us = cost->compute_us + cost->collective_us;
-    TRY(know_rows(&known, query, step_rows, &answer, arena, err));
-    TRY(take_refusals(&known, query, &answer, result->lane_errors, arena, err));
+    TRY(know_rows(&known, query, question->rows, answer, arena, err));
+    TRY(take_refusals(&known, query, answer, result->lane_errors, arena, err));
     for (;;) {
         merge_open(t, &known, arena, result->rows);
         if (known.n_open == 0) break;

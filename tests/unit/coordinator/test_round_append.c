@@ -1,15 +1,15 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
 /* What the planner is told of a step before guesses are added behind those of the draft. */
-#include "coordinator/round/parts.h"
+#include "coordinator/round/round.h"
 #include "tests/support/check_util.h"
 
 enum { N_PROMPT = 30, DRAFT_US = 700 };
 
-static struct round_part part;
+static struct round r;
 
 static struct round_lane *add_lane(int n_tokens, int n_guesses)
 {
-    struct round_lane *lane = &part.lanes[part.n_lanes++];
+    struct round_lane *lane = &r.lanes[r.n_lanes++];
     *lane = (struct round_lane){.plan = {.n_tokens = n_tokens, .k = n_guesses, .is_last = true},
                                 .draft.n = n_guesses};
     return lane;
@@ -17,19 +17,19 @@ static struct round_lane *add_lane(int n_tokens, int n_guesses)
 
 static void begin(void)
 {
-    part.n_lanes = 0;
-    part.plan.n_prompt = N_PROMPT;
-    part.draft_us = DRAFT_US;
+    r.n_lanes = 0;
+    r.plan.n_prompt = N_PROMPT;
+    r.draft_us = DRAFT_US;
     add_lane(N_PROMPT, 0)->plan.is_last = false;
     add_lane(1, 4);
 }
 
 static void expect_rows(int n)
 {
-    const struct planner_append_load load = round_append_load(&part);
+    const struct planner_append_load load = round_append_load(&r);
     ck_assert_int_eq(load.n_rows, n);
     ck_assert_int_eq(load.n_wanted, n - N_PROMPT);
-    ck_assert_int_eq(load.n_lanes, part.n_lanes - 1);
+    ck_assert_int_eq(load.n_lanes, r.n_lanes - 1);
     ck_assert(load.draft_us == DRAFT_US);
 }
 
@@ -50,7 +50,7 @@ START_TEST(siblings_branches_and_windows_have_rows)
     siblings->draft.grown.n = 5; /* behind them */
     branch->plan.branch.n = 7;
     window->plan.n_window = 8;
-    siblings->plan.tails = branch->plan.tails = window->plan.tails = &part.plan.tails[0];
+    siblings->plan.tails = branch->plan.tails = window->plan.tails = &r.plan.tails[0];
     expect_rows(N_PROMPT + 5 + (4 + 3 + 5) + (4 + 7) + (3 + 8));
 }
 END_TEST
@@ -66,7 +66,7 @@ START_TEST(what_the_step_will_not_have_does_not_count)
     few->plan.siblings[0] = 1;
     few->plan.siblings[1] = 3;
     none->plan.branch.n = 7;
-    few->plan.tails = none->plan.tails = &part.plan.tails[0];
+    few->plan.tails = none->plan.tails = &r.plan.tails[0];
     expect_rows(N_PROMPT + 5 + 4 + (2 + 1) + 1);
 }
 END_TEST

@@ -136,7 +136,7 @@ static const struct {
               {false, K, -1}, {true, 0, 0},   {true, K, -1}, {true, 2, -1}, {false, 1, -1}};
 
 /* What a round ends with: n_stay guesses of the chain and another token. The draft knows of the
- * text what coordinator/round/settle.c says. */
+ * text what coordinator/round/commit.c says. */
 static void commit(struct sequence *seq, int n_stay, int32_t token)
 {
     int read = seq->n_tokens + n_stay;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "coordinator/draft/internal.h"
-#include "coordinator/round/parts.h"
+#include "coordinator/round/round.h"
 #include "tests/support/drafter_world.h"
 
 enum { SESSION, STORE, LOOKAHEAD, PREDICTED, MOST = 6, NODES = 1 + TREE_NODES_MAX };
@@ -278,8 +278,9 @@ static struct reply no_reader = {.ops = &ops};
 static struct bench b;
 static struct planner planner;
 static struct signals *signals;
+static struct halves halves;
 static struct round_tools tools;
-static struct round_part part;
+static struct round r;
 static struct lane_tree tree;
 static struct target_row rows[NODES];
 static int32_t said[NODES];
@@ -317,10 +318,11 @@ static void open_round(void)
     tools = (struct round_tools){.drafters = &b.drafters,
                                  .target_pool = &b.target_pool,
                                  .planner = &planner,
+                                 .halves = &halves,
                                  .tok = b.tok,
                                  .signals = signals};
-    part.tools = &tools;
-    CHECK_OK(arena_open(&part.arena, 4 << 20, &err));
+    r.tools = &tools;
+    CHECK_OK(arena_open(&r.arena, 4 << 20, &err));
 }
 
 static void close_round(void)
@@ -330,7 +332,7 @@ static void close_round(void)
     ck_assert_int_eq(block_pool_room(&b.target_pool), b.target_pool.n_blocks);
     drafters_close(&b.drafters);
     signals_close(signals);
-    arena_close(&part.arena);
+    arena_close(&r.arena);
     teardown(&b);
 }
 
@@ -344,7 +346,7 @@ static void make_draft(const struct case_ *c, struct draft *draft)
     for (int i = 0; i < length(c->branch); i++) {
         guesses[i] = (struct finder_guess){.n = 1, .tokens = {c->branch[i]}};
     }
-    finder_take(&lane, guesses, length(c->branch), &part.arena);
+    finder_take(&lane, guesses, length(c->branch), &r.arena);
     for (int i = 0; i < n; i++) {
         guesses[i] = (struct finder_guess){.n = 1, .tokens = {c->chain[i]}};
     }
@@ -356,7 +358,7 @@ static void make_draft(const struct case_ *c, struct draft *draft)
     memcpy(draft->branch_q, branch.q, sizeof draft->branch_q);
     lane.draft = draft;
     lane.siblings_max = SIBLINGS_MAX;
-    finder_take(&lane, guesses, n, &part.arena);
+    finder_take(&lane, guesses, n, &r.arena);
     ck_assert_int_eq(draft->n, n);
     draft->n_appended = c->n_appended;
     draft->grown.n = length(c->grown);
@@ -409,7 +411,7 @@ static void make_step(const struct case_ *c, struct round_lane *lane)
         lane->tree = &tree;
         lane_tree_init(&tree, &lane->draft);
         n = tree.guesses.n;
-        lane->plan.tails = &part.plan.tails[0];
+        lane->plan.tails = &r.plan.tails[0];
         CHECK_OK(block_tails_reserve(lane->plan.tails, &b.target_pool, &seq->target_blocks,
                                      &tree.shape, seq->n_tokens, &err));
     }
@@ -418,7 +420,7 @@ static void make_step(const struct case_ *c, struct round_lane *lane)
         said[i] = place < length(c->said) ? c->said[place] : 8;
         rows[i] = (struct target_row){.n = 1, .ids = &said[i], .p = &one, .outside_id = -1};
     }
-    part.result = (struct target_result){.rows = rows, .lane_errors = no_errors};
+    r.result = (struct target_result){.rows = rows, .lane_errors = no_errors};
 }
 
 /* The guess with which the path that stays ends; -1: none stays. */
@@ -470,10 +472,10 @@ static void check_kv(const struct case_ *c, int n_kept)
 
 static void prepare(const struct case_ *c)
 {
-    struct round_lane *lane = &part.lanes[0];
-    arena_reset(&part.arena);
+    struct round_lane *lane = &r.lanes[0];
+    arena_reset(&r.arena);
     *lane = (struct round_lane){.seq = b.seq};
-    part.n_lanes = part.n_step_lanes = 1;
+    r.n_lanes = r.n_step_lanes = 1;
     make_plan(c, &lane->plan);
     planner_prior_of(&planner.counts, PLANNER_FIRST_ALPHA, &planner.prior);
     make_draft(c, &lane->draft);
@@ -482,11 +484,23 @@ static void prepare(const struct case_ *c)
     b.seq->n_draft_kv = N_PROMPT + lane->draft.n; /* the draft has read its whole chain */
 }
 
+/* What round_run does with a lane whose answer is there. */
+static void finish(struct round_lane *lane)
+{
+    struct round_accepted accepted;
+    struct error err;
+    if (round_take_answer(&r, lane)) {
+        CHECK_OK(round_accept(&r, lane, &accepted, &err));
+        CHECK_OK(round_commit(&r, lane, &accepted, &err));
+    }
+    round_learn(&r);
+}
+
 static void play(const struct case_ *c)
 {
-    struct round_lane *lane = &part.lanes[0];
+    struct round_lane *lane = &r.lanes[0];
     prepare(c);
-    round_settle(&part);
+    finish(lane);
     ck_assert_msg(lane->err.code == 0, "%s: %s", c->name, lane->err.text);
     if (lane->plan.tails) block_tails_release(lane->plan.tails, &b.target_pool);
 }
@@ -549,20 +563,20 @@ START_TEST(a_job_that_ended_in_the_step_gets_nothing_more)
     open_round();
     prepare(&cases[0]);
     b.seq->job->is_over = true;
-    round_settle(&part);
+    finish(&r.lanes[0]);
     ck_assert_int_eq(b.seq->n_tokens, N_PROMPT);
-    ck_assert_int_eq(part.lanes[0].err.code, 0);
-    ck_assert(!part.lanes[0].is_settled);
+    ck_assert_int_eq(r.lanes[0].err.code, 0);
+    ck_assert(!r.lanes[0].is_committed);
     ck_assert_uint_eq(b.seq->counters.drafted, 0);
     check_count(&cases[0], SIGNAL_DRAFT_TOKENS, 0, 0);
-    if (part.lanes[0].plan.tails) block_tails_release(part.lanes[0].plan.tails, &b.target_pool);
+    if (r.lanes[0].plan.tails) block_tails_release(r.lanes[0].plan.tails, &b.target_pool);
     close_round();
 }
 END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("round_settle");
+    Suite *suite = suite_create("round_commit");
     TCase *tcase = tcase_create("tales");
     tcase_add_loop_test(tcase, guesses_are_counted_for_who_made_them, 0,
                         sizeof cases / sizeof *cases);

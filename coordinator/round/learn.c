@@ -1,8 +1,9 @@
-/* What the planner learns from a round: its times, and how its guesses were accepted. */
+/* What is learned from a round: metrics of where its time went, and for the planner its times and
+ * how its guesses were accepted. */
 #include <string.h>
 
 #include "base/clock.h"
-#include "coordinator/round/parts.h"
+#include "coordinator/round/round.h"
 #include "coordinator/sequence/sequence.h"
 
 static int least(int a, int b)
@@ -22,7 +23,7 @@ static int count_right(const struct round_lane *lane, const int32_t *tokens, int
 }
 
 /* What was found is held against the text, whoever guessed that, and so is a branch. */
-static void teach_found(struct planner *planner, const struct round_lane *lane)
+static void learn_found(struct planner *planner, const struct round_lane *lane)
 {
     struct planner_sequence *state = &lane->seq->planner_state;
     const struct lane_plan *plan = &lane->plan;
@@ -47,7 +48,7 @@ static void teach_found(struct planner *planner, const struct round_lane *lane)
 /* Of a planned tree that follows q: of each place that was reached beside the chain, whether one of
  * the guesses stayed that were planned for it behind siblings, also where there were none behind
  * the guess that leads there. A tree that the option names says nothing about planned ones. */
-static void teach_following(struct planner *planner, const struct round_lane *lane)
+static void learn_following(struct planner *planner, const struct round_lane *lane)
 {
     const struct lane_plan *plan = &lane->plan;
     if (lane->seq->planner_state.strategy != STRATEGY_PLANNED) return;
@@ -62,11 +63,11 @@ static void teach_following(struct planner *planner, const struct round_lane *la
 
 /* Of what grew behind the sibling that stayed: at each guess on the way those that were made behind
  * it. */
-static void teach_grown(struct planner *planner, const struct round_lane *lane)
+static void learn_grown(struct planner *planner, const struct round_lane *lane)
 {
     if (!lane->tree) return;
     if (lane->plan.follows_q) {
-        teach_following(planner, lane);
+        learn_following(planner, lane);
         return;
     }
     if (lane->draft.grown.n == 0) return;
@@ -83,7 +84,7 @@ static void teach_grown(struct planner *planner, const struct round_lane *lane)
 }
 
 /* Strategies with a K of their own have no offers, but for what a request predicts. */
-static void teach_lane(struct planner *planner, const struct round_lane *lane)
+static void learn_lane(struct planner *planner, const struct round_lane *lane)
 {
     struct planner_sequence *state = &lane->seq->planner_state;
     bool has_offer = state->strategy == STRATEGY_PLANNED || lane->plan.offer.k_max > 0;
@@ -104,43 +105,72 @@ static void teach_lane(struct planner *planner, const struct round_lane *lane)
     if (!lane->plan.follows_q || lane->path.n_chain == 0) {
         planner_observe_siblings(planner, state, offer, lane->path.n_tested, lane->path.kept);
     }
-    teach_grown(planner, lane);
-    teach_found(planner, lane);
+    learn_grown(planner, lane);
+    learn_found(planner, lane);
 }
 
-void round_teach(struct round_part *part)
+/* Where the round's time went, and the size of its step. */
+static void record(const struct round *r)
 {
-    struct planner_round round = {
-        .n_rows = part->n_tokens,
-        .n_prompt = part->plan.n_prompt,
-        .is_timed = true,
-        .has_prompt = part->plan.n_prompt > 0,
-        .n_passes = part->draft_cost.n_passes,
-        .first_pass_tokens = part->draft_cost.first_pass_tokens,
-        .read_us = part->read_us,
-        .n_ahead = part->lanes[0].n_ahead,
-        .k = part->is_alone && !round_is_found(&part->lanes[0]) ? round_n_own(part->lanes) : 0,
-        .draft_us = part->draft_us,
-        .step_us = part->cost.step_us,
-        .round_us = part->prepare_us + clock_now_us() - part->verify_us - round_late_us(part),
-    };
-    memcpy(round.pass_lanes, part->draft_cost.pass_lanes, sizeof part->draft_cost.pass_lanes);
-    memcpy(round.pass_grows, part->draft_cost.pass_grows, sizeof part->draft_cost.pass_grows);
-    memcpy(round.pass_expected, part->draft_cost.pass_expected,
-           sizeof part->draft_cost.pass_expected);
-    memcpy(round.pass_us, part->draft_cost.pass_us, sizeof part->draft_cost.pass_us);
-    for (int i = 0; i < part->plan.n_readings; i++) {
-        round.n_read += part->plan.readings[i].n_tokens;
+    const struct target_cost *cost = &r->cost;
+    int64_t ranks_us = cost->compute_us + cost->collective_us;
+    bool has_guesses = false;
+    for (int i = 0; i < r->n_lanes; i++) {
+        has_guesses |= r->lanes[i].draft.n > 0;
     }
-    for (int i = 0; i < part->n_lanes; i++) {
-        round.n_lanes += part->lanes[i].is_settled ? 1 : 0;
-        bool has_ended = part->lanes[i].err.code || part->lanes[i].seq->job->is_over;
+    const struct signals_round round = {
+        .part_us = {[SIGNALS_PLAN] = r->prepare_us - r->draft_us - r->read_us,
+                    [SIGNALS_DRAFT] = r->draft_us + r->read_us,
+                    [SIGNALS_WIRE] = cost->total_us - ranks_us - round_late_us(r),
+                    [SIGNALS_VERIFY] = cost->compute_us,
+                    [SIGNALS_COLLECTIVE] = cost->collective_us,
+                    [SIGNALS_ACCEPT] = clock_now_us() - r->verify_us - cost->total_us},
+        .n_tokens = r->n_tokens,
+        .n_rows = r->n_wants,
+        .n_lanes = r->n_step_lanes,
+        .bytes_sent = cost->bytes_sent,
+        .bytes_received = cost->bytes_received,
+        .expected_us = (int64_t)r->plan.expected_us,
+        .has_guesses = has_guesses,
+    };
+    signals_round(r->tools->signals, &round);
+    r->tools->halves->n_steps++;
+    r->tools->halves->n_half_steps += r->is_alone ? 0 : 1;
+}
+
+void round_learn(struct round *r)
+{
+    record(r);
+    struct planner_round round = {
+        .n_rows = r->n_tokens,
+        .n_prompt = r->plan.n_prompt,
+        .is_timed = true,
+        .has_prompt = r->plan.n_prompt > 0,
+        .n_passes = r->draft_cost.n_passes,
+        .first_pass_tokens = r->draft_cost.first_pass_tokens,
+        .read_us = r->read_us,
+        .n_ahead = r->lanes[0].n_ahead,
+        .k = r->is_alone && !round_is_found(&r->lanes[0]) ? round_n_own(r->lanes) : 0,
+        .draft_us = r->draft_us,
+        .step_us = r->cost.step_us,
+        .round_us = r->prepare_us + clock_now_us() - r->verify_us - round_late_us(r),
+    };
+    memcpy(round.pass_lanes, r->draft_cost.pass_lanes, sizeof r->draft_cost.pass_lanes);
+    memcpy(round.pass_grows, r->draft_cost.pass_grows, sizeof r->draft_cost.pass_grows);
+    memcpy(round.pass_expected, r->draft_cost.pass_expected, sizeof r->draft_cost.pass_expected);
+    memcpy(round.pass_us, r->draft_cost.pass_us, sizeof r->draft_cost.pass_us);
+    for (int i = 0; i < r->plan.n_readings; i++) {
+        round.n_read += r->plan.readings[i].n_tokens;
+    }
+    for (int i = 0; i < r->n_lanes; i++) {
+        round.n_lanes += r->lanes[i].is_committed ? 1 : 0;
+        bool has_ended = r->lanes[i].err.code || r->lanes[i].seq->job->is_over;
         round.is_timed = round.is_timed && !has_ended;
     }
-    planner_observe_round(part->tools->planner, &round);
-    for (int i = 0; i < part->n_lanes; i++) {
-        const struct round_lane *lane = &part->lanes[i];
-        if (!lane->is_settled) continue;
-        teach_lane(part->tools->planner, lane);
+    planner_observe_round(r->tools->planner, &round);
+    for (int i = 0; i < r->n_lanes; i++) {
+        const struct round_lane *lane = &r->lanes[i];
+        if (!lane->is_committed) continue;
+        learn_lane(r->tools->planner, lane);
     }
 }

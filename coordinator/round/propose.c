@@ -1,0 +1,157 @@
+/* Who guesses, and what: the draft model in one call for all lanes, finders for those that they
+ * have something for. Each guess is drawn from a q that acceptance will know. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "coordinator/round/round.h"
+#include "coordinator/sequence/sequence.h"
+
+static void lose_draft(struct sequence *seq, const struct error *err)
+{
+    if (err->code == ERR_UNAVAILABLE) {
+        log_line(LOG_LEVEL_WARN, "draft_lost", "text=\"%s\"", err->text);
+        seq->lost_draft = true;
+    }
+    seq->speculation_off = err->code == ERR_EXHAUSTED ? "the draft's KV cache was full"
+                                                      : "the draft's device was lost";
+}
+
+void round_read(struct round *r)
+{
+    struct drafter *model = r->tools->drafters->model;
+    const struct draft_reading *readings = r->plan.readings;
+    struct error err;
+    int64_t start_us = clock_now_us();
+    r->read_us = 0;
+    if (r->plan.n_readings == 0) return;
+    round_flush(r, false); /* before the draft works */
+    int rc = drafter_read(model, readings, r->plan.n_readings, &err);
+    for (int i = 0; i < r->plan.n_readings; i++) {
+        if (rc) {
+            lose_draft(readings[i].seq, &err);
+        } else {
+            drafter_commit(model, readings[i].seq);
+        }
+    }
+    r->read_us = clock_now_us() - start_us;
+}
+
+/* The share in a call of propose of each lane whose guesses `drafter` makes; returns how many. */
+static int list_drafts(struct round *r, const struct drafter *drafter, struct round_lane **owners)
+{
+    int n = 0;
+    for (int i = 0; i < r->n_lanes; i++) {
+        struct round_lane *lane = &r->lanes[i];
+        const struct lane_plan *plan = &lane->plan;
+        if (plan->k == 0 || plan->drafter != drafter) continue;
+        int siblings_max = 0;
+        for (int g = 0; g < plan->k && plan->tails; g++) {
+            if (plan->siblings[g] > siblings_max) siblings_max = plan->siblings[g];
+        }
+        bool grows = plan->tails && plan->growth.n > 0;
+        r->drafts[n].seq = lane->seq;
+        r->drafts[n].k = plan->k;
+        r->drafts[n].ends = &lane->seq->ends;
+        r->drafts[n].siblings_max = siblings_max;
+        r->drafts[n].growth = grows ? &plan->growth : NULL;
+        r->drafts[n].siblings = grows && plan->follows_q ? plan->siblings : NULL;
+        r->drafts[n].draft = &lane->draft;
+        owners[n++] = lane;
+    }
+    return n;
+}
+
+/* What a draft that failed means for its lane: without KV blocks or without its device the sequence
+ * goes on plainly, and with any other error its job fails. */
+static void settle_draft(struct round_lane *lane, const struct error *err)
+{
+    if (!err->code) return;
+    lane->draft.n = lane->draft.n_appended = lane->draft.n_staged = lane->n_ahead = 0;
+    lane->draft.grown.n = 0;
+    if (err->code == ERR_EXHAUSTED || err->code == ERR_UNAVAILABLE) {
+        lose_draft(lane->seq, err);
+    } else {
+        lane->err = *err;
+        lane->end = JOB_END_FAILED;
+    }
+}
+
+/* All lanes that guess with the draft model, in one call. Guesses that were made ahead are taken
+ * only by a single stream that guesses nothing behind siblings; otherwise the same guesses are
+ * drawn again with the same coins. */
+static void propose_with_model(struct round *r)
+{
+    struct drafter *model = r->tools->drafters->model;
+    struct round_lane *owners[SEQUENCES_MAX];
+    bool needs_guesses = false; /* those made ahead may be enough */
+    int64_t start_us = clock_now_us();
+    r->draft_cost = (struct draft_cost){0};
+    r->draft_us = 0;
+    int n = model ? list_drafts(r, model, owners) : 0;
+    if (n == 0) return;
+    for (int i = 0; i < n; i++) {
+        struct round_lane *lane = owners[i];
+        if (r->is_alone && r->n_lanes == 1 && lane->plan.growth.n == 0) {
+            ahead_take(r->tools->ahead, lane->seq, lane->plan.k, &lane->draft);
+            lane->n_ahead = lane->draft.n;
+        }
+        needs_guesses |= lane->draft.n < lane->plan.k && !lane->draft.is_over;
+    }
+    if (needs_guesses) round_flush(r, false); /* before the draft works */
+    drafter_propose(model, r->drafts, n, &r->arena, &r->draft_cost);
+    r->draft_us = clock_now_us() - start_us;
+    round_append(r, owners, n);
+    for (int i = 0; i < n; i++) {
+        settle_draft(owners[i], &r->drafts[i].err);
+    }
+}
+
+/* What was found as a branch of what the draft has guessed. The finder writes it behind the text,
+ * where the guesses must be again afterwards. */
+static void find_branch(struct round *r, struct round_lane *lane)
+{
+    struct sequence *seq = lane->seq;
+    struct draft *draft = &lane->draft;
+    struct draft found = {.base = draft->base};
+    struct draft_lane wanted = {
+        .seq = seq, .k = lane->plan.branch.n, .ends = &seq->ends, .draft = &found};
+    struct draft_cost cost;
+    drafter_propose(r->tools->drafters->finders[lane->plan.branch.offer.finder], &wanted, 1,
+                    &r->arena, &cost);
+    memcpy(seq->tokens + seq->n_tokens, draft->tokens, (size_t)draft->n * sizeof *draft->tokens);
+    draft->n_branch = wanted.err.code ? 0 : found.n;
+    memcpy(draft->branch, found.tokens, (size_t)draft->n_branch * sizeof *draft->branch);
+    memcpy(draft->branch_q, found.q, (size_t)draft->n_branch * sizeof *draft->branch_q);
+}
+
+void round_propose(struct round *r)
+{
+    const struct drafters *drafters = r->tools->drafters;
+    /* Finders take microseconds, which count as planning. */
+    for (int f = 0; f < drafters->n_finders; f++) {
+        struct round_lane *owners[SEQUENCES_MAX];
+        struct draft_cost cost;
+        int n = list_drafts(r, drafters->finders[f], owners);
+        if (n == 0) continue;
+        drafter_propose(drafters->finders[f], r->drafts, n, &r->arena, &cost);
+        for (int i = 0; i < n; i++) {
+            settle_draft(owners[i], &r->drafts[i].err);
+        }
+    }
+    propose_with_model(r);
+    /* What was found besides: a branch, or the window of a finder as one. */
+    for (int i = 0; i < r->n_lanes; i++) {
+        struct round_lane *lane = &r->lanes[i];
+        if (lane->err.code) continue;
+        if (lane->plan.branch.n > 0 && lane->draft.n > 0) find_branch(r, lane);
+        if (lane->plan.n_window > 0) {
+            struct draft_lane wanted = {.seq = lane->seq,
+                                        .k = lane->plan.n_window,
+                                        .ends = &lane->seq->ends,
+                                        .draft = &lane->draft};
+            drafter_window(lane->plan.window, &wanted, &r->arena); /* without memory, none */
+        }
+    }
+    r->prepare_us = clock_now_us() - r->begin_us;
+}

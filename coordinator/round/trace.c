@@ -1,0 +1,114 @@
+/* What a client that wants to see guesses is told of a round. */
+#include "base/clock.h"
+#include "coordinator/round/round.h"
+#include "coordinator/round/score.h"
+#include "coordinator/sequence/sequence.h"
+
+/* p where the row has it; a rule may not ask for all of it. */
+static float known_p(const struct target_row *row, int32_t id)
+{
+    for (int i = 0; i < row->n; i++) {
+        if (row->ids[i] == id) return row->p[i] < 1 ? row->p[i] : 1; /* sums are rounded */
+    }
+    return -1;
+}
+
+static void note_times(const struct round *r, struct generate_round *round)
+{
+    const struct target_cost *cost = &r->cost;
+    int64_t wire_us = cost->total_us - cost->compute_us - cost->collective_us;
+    round->draft_us = (uint32_t)(r->draft_us + r->read_us);
+    round->verify_us = (uint32_t)cost->compute_us;
+    round->collective_us = (uint32_t)cost->collective_us;
+    round->wire_us = wire_us > 0 ? (uint32_t)wire_us : 0;
+    round->total_us = (uint32_t)(r->prepare_us + clock_now_us() - r->verify_us);
+    round->n_lanes = r->n_step_lanes;
+    round->n_rows = r->n_tokens;
+}
+
+/* A guess for a place of the round. row: what is known of p there; NULL: nothing, because a guess
+ * before it was not accepted. */
+static struct generate_guess trace_guess(struct round *r, int32_t id, const struct sparse_dist *q,
+                                         int place, const struct target_row *row)
+{
+    float chance = sparse_prob(q, id);
+    return (struct generate_guess){
+        .id = id,
+        .text = score_token_text(r->tools->tok, id, &r->arena),
+        .q = chance < 1 ? chance : 1,
+        .p = row ? known_p(row, id) : -1,
+        .place = place,
+        .is_untried = !row,
+    };
+}
+
+/* Guess i of a tree, whose parent is accepted if it is the path's last guess before its place. */
+static struct generate_guess trace_node(struct round *r, const struct round_lane *lane,
+                                        const struct target_row *rows, int i)
+{
+    const struct tree *tree = &lane->tree->guesses;
+    int place = lane->tree->shape.depth[i];
+    int before = place > 0 && place <= lane->n_accepted ? lane->accepted[place - 1] : -1;
+    bool is_known = place <= lane->n_accepted && tree->parents[i] == before;
+    int kind = lane->tree->kinds[i];
+    struct generate_guess guess =
+        trace_guess(r, tree->tokens[i], tree->q[i], place, is_known ? &rows[place] : NULL);
+    guess.sibling = kind;
+    if (kind == LANE_TREE_BRANCH) guess.sibling = GENERATE_BRANCH;
+    if (kind >= LANE_TREE_GROWN) guess.sibling = GENERATE_GROWN + kind - LANE_TREE_GROWN;
+    return guess;
+}
+
+/* Puts a guess among guesses[n] of its place, which are in the order of their siblings. */
+static void insert(struct generate_guess *guesses, int n, struct generate_guess guess)
+{
+    for (; n > 0 && guesses[n - 1].sibling > guess.sibling; n--) {
+        guesses[n] = guesses[n - 1];
+    }
+    guesses[n] = guess;
+}
+
+/* First the accepted ones, then the others by their places and siblings. */
+static void list_tree(struct round *r, const struct round_lane *lane, const struct target_row *rows,
+                      struct generate_guess *guesses)
+{
+    int n = lane->tree->guesses.n, n_listed = 0;
+    for (int i = 0; i < lane->n_accepted; i++) {
+        guesses[n_listed++] = trace_node(r, lane, rows, lane->accepted[i]);
+    }
+    for (int place = 0; n_listed < n; place++) {
+        int kept = place < lane->n_accepted ? lane->accepted[place] : -1, first = n_listed;
+        for (int i = 0; i < n; i++) {
+            if (lane->tree->shape.depth[i] != place || i == kept) continue;
+            insert(guesses + first, n_listed++ - first, trace_node(r, lane, rows, i));
+        }
+    }
+}
+
+const struct generate_round *round_trace(struct round *r, const struct round_lane *lane,
+                                         const struct round_accepted *accepted)
+{
+    const struct draft *draft = &lane->draft;
+    const struct target_row *rows = accepted->rows;
+    int n = lane->tree ? lane->tree->guesses.n : draft->n;
+    struct generate_round *trace = arena_take(&r->arena, 1, sizeof *trace);
+    struct generate_guess *guesses = arena_take(&r->arena, (size_t)n + 1, sizeof *guesses);
+    if (!trace || !guesses) return NULL;
+    if (lane->tree) {
+        list_tree(r, lane, rows, guesses);
+    } else {
+        for (int i = 0; i < n; i++) {
+            const struct target_row *row = i <= lane->n_accepted ? &rows[i] : NULL;
+            guesses[i] = trace_guess(r, draft->tokens[i], &draft->q[i], i, row);
+        }
+    }
+    *trace = (struct generate_round){
+        .n_guesses = n,
+        .guesses = guesses,
+        .drafter = draft->n ? lane->plan.drafter->ops->name : "",
+        .n_kept = lane->n_accepted,
+        .next_p = known_p(&rows[lane->n_accepted], accepted->ids[lane->n_accepted]),
+    };
+    note_times(r, trace);
+    return trace;
+}
