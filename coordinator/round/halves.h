@@ -1,7 +1,7 @@
 /* Half-batches: whether the sequences that decode take turns in two halves, one of which is drafted
  * while the target has the other's step. A step of half the rows takes more than half of the time,
  * and the cores that draft may be the target's own, so it pays only where it is measured to pay.
- * Pure decisions, no clock. Owned by the engine thread. */
+ * How they do it: half_batches.h. Pure decisions, no clock. Owned by the engine thread. */
 #pragma once
 
 #include <stdbool.h>
