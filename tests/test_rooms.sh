@@ -15,7 +15,8 @@
 #     gRPC
 #   4 nobody below main ends the process, but for a group's abort, the process's own clock and
 #     base/system/program.c, the part of main that the servers share
-#   5 no source or script over 800 lines; over 500 is a warning
+#   5 no source or script over 800 lines; over 500 is a warning; no more than 25 units in a folder
+#     of a room, where a source and its header are one unit, but for model/jinja
 #   6 clang-format 14 has nothing to change, where it is installed
 #   7 no line of source, scripts or documentation over 100 columns, but for Markdown tables, lines
 #     with an address (http...) and lines that are one unbreakable word behind a comment's or a
@@ -74,6 +75,23 @@ function check_length() {
         is_bad = 1
     } else if (n_lines > 500) {
         printf "%s:501: warning: %d lines; 500 wants a reason\n", name, n_lines
+    }
+}
+
+# A unit more in the file's folder, if it is that of a room.
+function count_unit(   unit) {
+    unit = name
+    if (room == "" || !sub(/\.(c|h|cpp|cu|cuh)$/, "", unit) || unit in is_counted) return
+    is_counted[unit] = 1
+    sub(/\/[^\/]*$/, "", unit)
+    n_units[unit]++
+}
+
+function check_halls(   hall) {
+    for (hall in n_units) {
+        if (n_units[hall] <= 25 || hall == "model/jinja") continue
+        printf "%s/:1: %d units; more than 25 in a folder are a stop\n", hall, n_units[hall]
+        is_bad = 1
     }
 }
 
@@ -223,6 +241,7 @@ FNR == 1 {
     is_text = FILENAME ~ /\.[^\/.]+$/ || $0 ~ /^#/
     is_c = name ~ /\.(c|h|cpp|cu|cuh)$/
     if (is_c) check_folder()
+    if (is_c) count_unit()
 }
 {
     n_lines = FNR
@@ -237,6 +256,7 @@ FNR == 1 {
 }
 END {
     check_length()
+    check_halls()
     exit is_bad
 }
 AWK
@@ -471,6 +491,31 @@ try_rules_5_and_6() {
     fi
 }
 
+# Trees of FOLDER with N sources, each with its header, and one header alone.
+make_hall() { # make_hall FOLDER N
+    echo '/* a line */' | make_tree "$1/alone.h"
+    for i in $(seq "$2"); do
+        cp "$work/tree/$1/alone.h" "$work/tree/$1/a$i.c"
+        cp "$work/tree/$1/alone.h" "$work/tree/$1/a$i.h"
+    done
+}
+
+try_halls() {
+    for case in 'base 24 0' 'base 25 1' 'model/checkpoint 25 1' 'model/jinja 25 0' 'bench 25 0' \
+        'tests/unit/base 25 0'; do
+        set -- $case
+        make_hall "$1" "$2"
+        found=0
+        check_tree "$work/tree" >"$work/out" || found=1
+        [ "$found" -eq 0 ] || grep -q "^$1/:1: 26 units" "$work/out" || found=wrong
+        if [ "$found" != "$3" ]; then
+            echo "the checker was to find $3 halls in $1 with $2 sources and a header:"
+            head -n 20 "$work/out"
+            n_failed=$((n_failed + 1))
+        fi
+    done
+}
+
 repeat() { # repeat N CHARACTER: the character N times, without a line end
     printf "%${1}s" '' | sed "s/ /$2/g"
 }
@@ -513,6 +558,7 @@ try_rule_2
 try_rule_3
 try_rule_4
 try_rules_5_and_6
+try_halls
 try_rule_7
 [ $n_failed -eq 0 ] && echo "the checker finds what it should"
 check_tree "$root" || n_failed=$((n_failed + 1))
