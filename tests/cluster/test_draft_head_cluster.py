@@ -159,12 +159,12 @@ def check_refusals(report, cluster, path):
         with open(wrong, "w", encoding="ascii") as file:
             file.write("\n".join(lines) + "\n")
         status, text = refusal(cluster, "--draft-head", wrong + tail)
-        report.check(status == 1 and part in text, f"{name} is refused")
+        report.check(status == 78 and part in text, f"{name} is refused")
     open(wrong, "w", encoding="ascii").close()
     status, text = refusal(cluster, "--draft-head", wrong)
-    report.check(status == 1 and "no list of token counts" in text, "an empty file is refused")
+    report.check(status == 78 and "no list of token counts" in text, "an empty file is refused")
     status, text = refusal(cluster, "--draft-head", path, draft="none")
-    report.check(status == 1 and "there is no draft" in text, "a head without a draft is refused")
+    report.check(status == 78 and "there is no draft" in text, "a head without a draft is refused")
     status, text = refusal(cluster, "--count-tokens", "/nowhere/list")
     report.check(status == 1 and "cannot write /nowhere/list" in text,
                  "a list that cannot be written is refused")

@@ -44,7 +44,7 @@ def check_refusals(report, cluster):
                               cluster.worker_addresses[0], "--draft", f"{TARGET},layers={tail}",
                               "--listen", f"unix:{cluster.folder}/refused"],
                              capture_output=True, encoding="utf-8", timeout=60, check=False)
-        report.check(run.returncode == 1 and part in run.stdout + run.stderr,
+        report.check(run.returncode == 78 and part in run.stdout + run.stderr,
                      f"layers={tail} is refused")
 
 
