@@ -280,7 +280,7 @@ class LongText(FairTest):
         gaps = [after - one for one, after in zip([answer.began] + came, came + [answer.ended])]
         print(f"{n_tokens} tokens refused after {answer.seconds():.2f} s and {len(came)} steps, "
               f"at most {max(gaps):.3f} s apart", file=sys.stderr)
-        self.assertLess(max(gaps), answer.seconds() / 2)
+        self.assertGreaterEqual(len(came), 3)  # one, where steps waited for the text
         before = len(self.steps())
         reader = Reader(self.client, job(text=text, max_tokens=1, **PLAIN))
         self.addCleanup(reader.call.cancel)
