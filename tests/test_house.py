@@ -51,7 +51,7 @@ class House(unittest.TestCase):
         done = subprocess.run([PATH], capture_output=True, encoding="utf-8", check=True)
         for words in ("by room", "Longest functions", "most C files", "does not want"):
             self.assertIn(words, done.stdout)
-        self.assertRegex(done.stdout, r"(?m)^ +\d+ +\d+  speculation$")
+        self.assertRegex(done.stdout, r"(?m)^ +\d+ +\d+  speculation/planner$")
 
     def test_other_arguments_are_refused(self):
         done = subprocess.run([PATH, "--all"], capture_output=True, encoding="utf-8", check=False)
