@@ -21,6 +21,7 @@
 #   7 no line of source, scripts or documentation over 100 columns, but for Markdown tables, lines
 #     with an address (http...) and lines that are one unbreakable word behind a comment's or a
 #     list's mark
+#   8 a script whose first line says what runs it may be run
 # Usage: test_rooms.sh BUILD_FOLDER         tries the rules on small bad trees, then on this tree
 #        test_rooms.sh BUILD_FOLDER TREE    only looks at TREE
 # With OUTRIDER_TEST_FAST set, as `tests/run fast` does, it only looks at this tree, and checks the
@@ -242,6 +243,7 @@ FNR == 1 {
     is_c = name ~ /\.(c|h|cpp|cu|cuh)$/
     if (is_c) check_folder()
     if (is_c) count_unit()
+    if (/^#!/ && system("test -x '" FILENAME "'") != 0) fail("is a script without the right to run")
 }
 {
     n_lines = FNR
@@ -326,6 +328,7 @@ make_tree() { # make_tree PATH
     mkdir -p "$work/tree/$(dirname "$1")"
     cp "$root/.clang-format" "$work/tree/"
     cat >"$work/tree/$1"
+    if head -c 2 "$work/tree/$1" | grep -q '#!'; then chmod u+x "$work/tree/$1"; fi
 }
 
 refuses() { # refuses PATH LINE: the file must be refused at that line
@@ -541,6 +544,19 @@ try_rule_7() {
     printf '%s a\n' "$(repeat 99 a)" | refuses docs/a.md 1
 }
 
+try_rule_8() {
+    for path in deploy/a bench/a.py tests/a.sh; do
+        printf '#!/bin/sh\necho a\n' | accepts $path
+        chmod u-x "$work/tree/$path"
+        if check_tree "$work/tree" >"$work/out" || ! grep -q "$path:1:" "$work/out"; then
+            echo "the checker did not refuse $path without the right to run:"
+            cat "$work/out"
+            n_failed=$((n_failed + 1))
+        fi
+        printf '# read by others\necho a\n' | accepts $path
+    done
+}
+
 root=$(cd "$(dirname "$0")/.." && pwd)
 if [ $# -ge 2 ]; then
     check_tree "$2"
@@ -560,6 +576,7 @@ try_rule_4
 try_rules_5_and_6
 try_halls
 try_rule_7
+try_rule_8
 [ $n_failed -eq 0 ] && echo "the checker finds what it should"
 check_tree "$root" || n_failed=$((n_failed + 1))
 [ $n_failed -eq 0 ]
