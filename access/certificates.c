@@ -137,6 +137,11 @@ static void look_at_files(struct certificates *c)
     if (mark_files(c)) read_again(c);
 }
 
+bool certificates_has_own(const struct certificates *c)
+{
+    return c && c->paths[0];
+}
+
 bool certificates_has_authorities(const struct certificates *c)
 {
     return c->paths[2] != NULL;

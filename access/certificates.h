@@ -23,9 +23,10 @@ struct certificate_texts {
 
 struct certificates; /* locked inside */
 
-/* Copies the paths. Errors: ERR_ARGUMENT a certificate without its key, or the other way round;
- * ERR_NOT_FOUND, ERR_IO, ERR_FORMAT a file cannot be read or is not what it should be: the key
- * belongs to another certificate, or the certificate has expired or is not valid yet. */
+/* Copies the paths. Errors: ERR_ARGUMENT a certificate without its key, the other way round,
+ * or a file that may not be read; ERR_NOT_FOUND, ERR_IO, ERR_FORMAT a file cannot be read or is not
+ * what it should be: the key belongs to another certificate, or the certificate has expired;
+ * ERR_UNAVAILABLE it is not valid yet. */
 int certificates_open(struct certificates **certificates, const struct certificate_files *files,
                       struct error *err);
 /* Accepts NULL. */
@@ -39,6 +40,8 @@ int certificates_take(struct certificates *certificates, uint64_t *version,
                       struct certificate_texts *texts, struct error *err);
 void certificate_texts_free(struct certificate_texts *texts);
 
+/* Whether there is a certificate of our own, which peers see. Accepts NULL: there is none. */
+bool certificates_has_own(const struct certificates *certificates);
 /* Whether certificates of peers are verified. */
 bool certificates_has_authorities(const struct certificates *certificates);
 

@@ -31,8 +31,8 @@ void grant_leave(struct grant *grant);
 struct keys; /* locked inside */
 
 /* Reads the file; no key at all is allowed, and keeps everybody out.
- * Errors: ERR_NOT_FOUND, ERR_IO, ERR_FORMAT with file and line; ERR_FORMAT also if others than its
- * owner may write the file. */
+ * Errors: those of file_read_text; ERR_FORMAT with file and line, also if others than its owner may
+ * write the file. */
 int keys_open(struct keys **keys, const char *path, struct error *err);
 /* Grants may outlive it. Accepts NULL. */
 void keys_close(struct keys *keys);

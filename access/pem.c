@@ -90,7 +90,7 @@ static int check_dates(const char *path, const X509 *certificate, struct error *
                          show_date(end, date));
     }
     if (X509_cmp_current_time(begin) > 0) {
-        return error_set(err, ERR_FORMAT, "the certificate %s is not valid before %s", path,
+        return error_set(err, ERR_UNAVAILABLE, "the certificate %s is not valid before %s", path,
                          show_date(begin, date));
     }
     return 0;

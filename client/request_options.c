@@ -18,7 +18,6 @@ enum {
     TOP_K_MAX = 1 << 24,
     TOKENS_MAX = 1 << 28,
     DEADLINE_MAX_MS = 1000 * 86400,
-    CLIENT_BYTES_MAX = 128,
     HELP_BYTES = 256
 };
 
@@ -160,9 +159,9 @@ static error_t parse_speculation(int key, const char *arg, struct generate_parse
 
 static int set_client(struct generate_request *req, const char *name, struct error *err)
 {
-    if (strlen(name) > CLIENT_BYTES_MAX) {
+    if (strlen(name) > GENERATE_WORD_BYTES_MAX) {
         return error_set(err, ERR_ARGUMENT, "--client: '%.20s...' has more than %d bytes", name,
-                         CLIENT_BYTES_MAX);
+                         GENERATE_WORD_BYTES_MAX);
     }
     req->client = name;
     return 0;

@@ -24,8 +24,8 @@ struct guard {
  * together end the program with status 2. */
 extern const struct argp guard_argp;
 
-/* Opens what the options name, which exists as long as the program. Errors: ERR_NOT_FOUND, ERR_IO,
- * ERR_FORMAT a file is not there, cannot be read or is not what it should be. */
+/* Opens what the options name, which exists as long as the program. Errors: those of
+ * certificates_open, keys_open and group_key_open. */
 int guard_read(struct guard *guard, struct error *err);
 
 /* Refuses a door that other machines can reach and nothing guards, such as "--listen",

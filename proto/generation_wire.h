@@ -27,7 +27,8 @@ enum {
     GENERATE_BAN_TOKENS_MAX = 32, /* of one of them */
     GENERATE_STOP_IDS_MAX = 64,
     SCORE_TOP_MAX = 64,
-    GENERATE_OPEN = -1 /* a number of sampling that a request leaves to the model */
+    GENERATE_WORD_BYTES_MAX = 128, /* of a request's id and of its client's name */
+    GENERATE_OPEN = -1             /* a number of sampling that a request leaves to the model */
 };
 
 /* Added to the logit of one token. */

@@ -4,12 +4,7 @@
 #include "base/limits.h"
 #include "proto/generation_wire_parts.h"
 
-enum {
-    STOP_BYTES_MAX = 256,
-    RULE_NAME_BYTES_MAX = 32,
-    REQUEST_ID_BYTES_MAX = 128,
-    CLIENT_BYTES_MAX = 128
-};
+enum { STOP_BYTES_MAX = 256, RULE_NAME_BYTES_MAX = 32 };
 
 static int length_check(const char *text, size_t max, const char *field, struct error *err)
 {
@@ -49,8 +44,8 @@ int generate_request_check(const struct generate_request *req, struct error *err
     int rc = 0;
     TRY(length_check(req->rule, RULE_NAME_BYTES_MAX, "rule", err));
     TRY(stops_check(req, err));
-    TRY(word_check(req->request_id, REQUEST_ID_BYTES_MAX, "request_id", err));
-    TRY(word_check(req->client, CLIENT_BYTES_MAX, "user", err));
+    TRY(word_check(req->request_id, GENERATE_WORD_BYTES_MAX, "request_id", err));
+    TRY(word_check(req->client, GENERATE_WORD_BYTES_MAX, "user", err));
     if (req->max_tokens && req->min_tokens > req->max_tokens) {
         rc = error_set(err, ERR_FORMAT, "min_tokens is %d, more than max_tokens, which is %d",
                        req->min_tokens, req->max_tokens);

@@ -11,8 +11,6 @@
 #include "proto/generation_wire_estimates.h"
 #include "proto/generation_wire_parts.h"
 
-enum { TEMPERATURE_MAX = 100 };
-
 static Outrider__Generation__V1__Sampling *sampling_make(struct arena *scratch,
                                                          const struct generate_request *req)
 {
@@ -159,7 +157,7 @@ static int sampling_decode(const Outrider__Generation__V1__Sampling *msg,
     if (!msg) return 0;
     if (msg->_temperature_case == OUTRIDER__GENERATION__V1__SAMPLING___TEMPERATURE_TEMPERATURE) {
         params->temperature = msg->temperature;
-        TRY(range_check(msg->temperature, 0, TEMPERATURE_MAX, false, "temperature", err));
+        TRY(range_check(msg->temperature, 0, SAMPLING_TEMPERATURE_MAX, false, "temperature", err));
     }
     if (msg->_top_k_case == OUTRIDER__GENERATION__V1__SAMPLING___TOP_K_TOP_K) {
         TRY(codec_read_int(&params->top_k, msg->top_k, 0, INT32_MAX, "top_k", err));

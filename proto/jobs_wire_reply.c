@@ -4,7 +4,7 @@
 #include "proto/codec.h"
 #include "proto/generation_wire_parts.h"
 
-enum { ERROR_BYTES_MAX = 1024, REQUEST_ID_BYTES_MAX = 128, JOB_TOKENS_MAX = 1 << 28 };
+enum { ERROR_BYTES_MAX = 1024, JOB_TOKENS_MAX = 1 << 28 };
 
 static Outrider__Generation__V1__JobText *text_make(struct arena *scratch,
                                                     const struct job_text *text)
@@ -115,7 +115,7 @@ static int status_read(const Outrider__Generation__V1__Job *msg, struct arena *a
         .submitted_ms = msg->submitted_ms, .ended_ms = msg->ended_ms, .existed = msg->existed};
     TRY(word_decode(&job->id, msg->id, JOB_ID_BYTES - 1, "id", err));
     TRY(word_decode(&job->key, msg->key, JOB_KEY_BYTES - 1, "key", err));
-    TRY(word_decode(&job->request_id, msg->request_id, REQUEST_ID_BYTES_MAX, "request_id", err));
+    TRY(word_decode(&job->request_id, msg->request_id, GENERATE_WORD_BYTES_MAX, "request_id", err));
     TRY(codec_read_string(&job->error, NULL, msg->error, ERROR_BYTES_MAX, "error", err));
     TRY(job_state_decode(&job->state, (int)msg->state, err));
     if (job->state == JOB_STATE_ENDED) TRY(job_end_decode(&job->end, (int)msg->end, err));

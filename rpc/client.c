@@ -20,6 +20,7 @@ struct rpc_client {
     struct rpc_channels channels;
     grpc_metadata metadata[2]; /* [n_metadata] sent with every call */
     size_t n_metadata;
+    bool has_key; /* among them */
 };
 
 enum stream_event { STREAM_START, STREAM_STATUS, STREAM_SEND, STREAM_RECEIVE, N_STREAM_EVENTS };
@@ -67,6 +68,7 @@ static void set_options(struct rpc_client *client, const struct rpc_client_optio
     client->channels.certificates = options->certificates;
     client->channels.server_name = options->server_name;
     client->channels.is_patient = options->is_patient;
+    client->has_key = options->api_key;
     if (options->api_key) add_metadata(client, "authorization", "Bearer ", options->api_key);
     if (options->header_name) add_metadata(client, options->header_name, "", options->header_value);
 }
@@ -92,6 +94,11 @@ static bool client_step(struct rpc_client *client, int64_t deadline_us)
     struct rpc_client_tag *tag = event.tag;
     tag->handle(tag);
     return true;
+}
+
+bool rpc_client_is_known(const struct rpc_client *client)
+{
+    return client->has_key || certificates_has_own(client->channels.certificates);
 }
 
 void rpc_client_close(struct rpc_client *client)

@@ -25,6 +25,8 @@ struct rpc_client_options {
 /* keeps certificates and server_name; options NULL = all zeros. */
 int rpc_client_open(struct rpc_client **client, const struct rpc_client_options *options,
                     struct error *err);
+/* Whether servers see from a key or a certificate who calls. */
+bool rpc_client_is_known(const struct rpc_client *client);
 /* All streams must be closed before. Accepts NULL. */
 void rpc_client_close(struct rpc_client *client);
 

@@ -99,12 +99,13 @@ static int run_check(const struct program *program, void *arg)
     return rc ? PROGRAM_NO_RESTART : EXIT_SUCCESS;
 }
 
-/* Whether a start that failed like this fails again with the same options and files. Not for
- * certain when peers disagree (ERR_ARGUMENT, ERR_FORMAT), because they may be started anew, too. */
-static bool is_final(const struct program *program, int rc)
+/* Says that a start which failed like this fails again with the same options and files. Where open
+ * has met peers, that is not certain of ERR_ARGUMENT and ERR_FORMAT: they may be started anew,
+ * too. */
+static bool is_final(int rc, bool has_met_peers)
 {
     bool is_ours = rc == ERR_UNSUPPORTED || rc == ERR_NOT_FOUND;
-    return is_ours || (!program->meets_peers && (rc == ERR_ARGUMENT || rc == ERR_FORMAT));
+    return is_ours || (!has_met_peers && (rc == ERR_ARGUMENT || rc == ERR_FORMAT));
 }
 
 int program_run(const struct program *program, void *arg)
@@ -119,11 +120,11 @@ int program_run(const struct program *program, void *arg)
     int rc = process_open(&calls, program->stop_grace_ms, &err);
     if (!rc && program->read) {
         rc = program->read(arg, &err);
-        if (rc && rc != ERR_NO_MEMORY) failure = PROGRAM_NO_RESTART;
+        if (is_final(rc, false)) failure = PROGRAM_NO_RESTART;
     }
     if (!rc) {
         rc = program->open(arg, &err);
-        if (is_final(program, rc)) failure = PROGRAM_NO_RESTART;
+        if (is_final(rc, program->meets_peers)) failure = PROGRAM_NO_RESTART;
     }
     if (!rc) process_started();
     if (!rc) rc = program->run(arg, &err);

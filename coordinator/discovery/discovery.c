@@ -41,7 +41,6 @@ struct discovery {
     struct place **places;
     size_t n_places, capacity;
     int64_t calm_us; /* names are looked up at leisure from then on */
-    bool is_guarded; /* a key or a certificate is shown to ranks */
 };
 
 static int add_place(struct discovery *d, const char *address, bool is_found, struct error *err)
@@ -81,7 +80,6 @@ int discovery_open(struct discovery **discovery, const struct discovery_options 
     for (int i = 0; i < d->list.n_addresses; i++) {
         TRY(add_place(d, d->list.addresses[i], false, err));
     }
-    d->is_guarded = options->group_key || options->certificates;
     d->server_name = server_name(options, d);
     const struct rpc_client_options client = {.certificates = options->certificates,
                                               .server_name = d->server_name,
@@ -374,9 +372,9 @@ static bool is_asking(const struct discovery *d)
     return false;
 }
 
-int discovery_tell_busy(const char *address, bool is_guarded, struct error *err)
+int discovery_tell_busy(const char *address, bool is_known, struct error *err)
 {
-    bool is_open = !is_guarded && strncmp(address, "unix:", 5) != 0;
+    bool is_open = !is_known && strncmp(address, "unix:", 5) != 0;
     return error_set(err, ERR_UNAVAILABLE,
                      "the group at %s is still starting, or another coordinator is using it or "
                      "left a step behind; one at a time%s",
@@ -398,7 +396,7 @@ int discovery_why(const struct discovery *d, struct error *err)
             return err->code;
         }
         if (!place->answer.is_busy) continue;
-        return discovery_tell_busy(place->address, d->is_guarded, err);
+        return discovery_tell_busy(place->address, rpc_client_is_known(d->client), err);
     }
     for (int i = 0; i < d->list.n_names; i++) {
         if (d->resolved[i].n > 0) continue;

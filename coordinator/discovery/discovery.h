@@ -20,9 +20,9 @@ struct discovery_options {
     const char *group_key;   /* shown to them; NULL = none */
 };
 
-/* Says of a group at this address that it is in use. is_guarded: its ranks see from a key or a
+/* Says of a group at this address that it is in use. is_known: its ranks see from a key or a
  * certificate who calls. Returns ERR_UNAVAILABLE. */
-int discovery_tell_busy(const char *address, bool is_guarded, struct error *err);
+int discovery_tell_busy(const char *address, bool is_known, struct error *err);
 
 /* Errors: ERR_NO_MEMORY. */
 int discovery_open(struct discovery **discovery, const struct discovery_options *options,

@@ -16,7 +16,7 @@ void engine_displace(struct engine *e, struct sequence *seq)
 {
     if (seq->slot < 0) return;
     e->slots[seq->slot] = false;
-    sequence_displace(seq, &e->target_pool, e->options.drafters);
+    places_withdraw(seq, &e->target_pool, e->options.drafters);
 }
 
 /* Counts and logs how the job has ended, if it has, wherever that was; once. */

@@ -120,8 +120,6 @@ void engine_close(struct engine *e)
     free(e);
 }
 
-/* ---- what others are told ---- */
-
 /* ---- the group ---- */
 
 /* Forgets what was measured with another group, because it says nothing of this one. */

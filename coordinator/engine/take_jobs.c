@@ -137,7 +137,7 @@ static bool evict_paused(struct engine *e)
         struct sequence *seq = e->active[i];
         if (!seq->reader.slow_us || seq->is_over || now_us - seq->reader.slow_us < PAUSED_US)
             continue;
-        sequence_evict(seq, &e->target_pool, e->options.drafters);
+        places_evict(seq, &e->target_pool, e->options.drafters);
         engine_leave(e);
         return true;
     }
@@ -150,9 +150,9 @@ static bool place(struct engine *e, struct sequence *seq)
     struct error err;
     int slot = free_slot(e);
     bool is_new = !seq->admitted_us;
-    int rc = sequence_place(seq, slot, &e->target_pool, e->options.drafters, &err);
+    int rc = places_give(seq, slot, &e->target_pool, e->options.drafters, &err);
     if (!rc && e->n_active > 0 && n_lacking(e, seq) > room_beside(e)) {
-        sequence_displace(seq, &e->target_pool, e->options.drafters);
+        places_withdraw(seq, &e->target_pool, e->options.drafters);
         e->blocked_id = seq->id;
         e->blocked_room = room_beside(e);
         return false;

@@ -1,4 +1,4 @@
-/* Which guesses of a lane stay, and the token behind them: the request's rule decides, with the
+/* Decides which guesses of a lane stay, and the token after them: the request's rule does, with the
  * rows of p, the draft's q, the guesses and the address of the coins (speculation/accept/chain.c,
  * speculation/accept/tree.h). */
 #include <assert.h>
@@ -33,7 +33,8 @@ out:
     return rc;
 }
 
-/* The longest prefix of the chain that the rule accepts, and the token that it draws behind it. */
+/* Takes the longest prefix of the chain that the rule accepts; returns the token that it draws
+ * after that. */
 static int32_t accept_chain(struct round_lane *lane, const struct rng_address *at,
                             struct round_accepted *a)
 {
@@ -47,8 +48,8 @@ static int32_t accept_chain(struct round_lane *lane, const struct rng_address *a
     return result.next;
 }
 
-/* The same with a path of the tree, whose blocks become the text's, and whose rows become those of
- * a chain. */
+/* Does so with a path of the tree, whose blocks become the text's, and whose rows become those of a
+ * chain. */
 static int accept_tree(struct round *r, struct round_lane *lane, const struct rng_address *at,
                        struct round_accepted *a, int32_t *next, struct error *err)
 {
@@ -66,8 +67,8 @@ static int accept_tree(struct round *r, struct round_lane *lane, const struct rn
         a->ids[i] = guesses->tokens[tree.path[i]];
         a->path_rows[i + 1] = a->all_rows[1 + tree.path[i]];
     }
-    /* Even where the text ends before all of them: what is published of its KV stands behind the
-     * tokens that are there. */
+    /* All of them, even where the text ends earlier: published KV belongs to the tokens that are
+     * there. */
     memcpy(seq->tokens + seq->n_tokens, a->ids, (size_t)a->n * sizeof *a->ids);
     int last = a->n > 0 ? tree.path[a->n - 1] : -1;
     int path = last < 0 ? 0 : lane->tree->shape.first_path[last];

@@ -1,4 +1,4 @@
-/* Behind the guesses of the draft, what is found there (coordinator/draft/appended.h). */
+/* Guesses that are found after those of the draft (coordinator/draft/appended.h). */
 #include "coordinator/round/round.h"
 
 /* Guesses beside the lane's chain. A branch counts as it was planned, because it is found later
@@ -16,7 +16,8 @@ static int rows_beside(const struct round_lane *lane)
 
 struct planner_append_load round_append_load(const struct round *r)
 {
-    struct planner_append_load load = {.draft_us = (double)r->draft_us};
+    struct planner_append_load load = {.n_lanes = r->plan.n_waiting,
+                                       .draft_us = (double)r->draft_us};
     for (int i = 0; i < r->n_lanes; i++) {
         const struct round_lane *lane = &r->lanes[i];
         load.n_rows += lane->plan.n_tokens + lane->draft.n + rows_beside(lane);

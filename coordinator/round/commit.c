@@ -1,5 +1,5 @@
-/* What a lane has accepted becomes its text, is streamed, and is counted for its request and for
- * who has guessed it. */
+/* Commits what a lane has accepted: it becomes text, is streamed, and is counted for its request
+ * and its drafter. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -8,13 +8,13 @@
 #include "coordinator/round/score.h"
 #include "coordinator/sequence/sequence.h"
 
-/* Guesses besides the chain: siblings, guesses behind them, and a branch. */
+/* Guesses besides the chain: siblings, guesses after them, and a branch. */
 static int count_besides(const struct round_lane *lane)
 {
     return lane->tree ? lane->tree->guesses.n - lane->draft.n : 0;
 }
 
-/* Of them, those that are of the branch alone. */
+/* Guesses that are of the branch alone. */
 static int count_branch(const struct round_lane *lane)
 {
     int n = 0;
@@ -24,7 +24,7 @@ static int count_branch(const struct round_lane *lane)
     return n;
 }
 
-/* Who made the lane's branch. */
+/* Drafter of the lane's branch. */
 static const struct drafter *branch_drafter(const struct round *r, const struct round_lane *lane)
 {
     if (lane->plan.window) return lane->plan.window;
@@ -74,7 +74,7 @@ static void count(const struct round *r, const struct round_lane *lane)
     work->n_rejections += is_rejected ? 1 : 0;
 }
 
-/* The text grows by the guesses that stay and the token behind them, which may be in the place of
+/* The text grows by the guesses that stay and the token after them, which may be in the place of
  * others that were tried there. */
 static int commit(struct round *r, struct round_lane *lane, const struct round_accepted *a,
                   struct error *err)
@@ -114,7 +114,7 @@ static int commit(struct round *r, struct round_lane *lane, const struct round_a
     return sequence_commit(seq, &commit, r->tools->tok, err);
 }
 
-/* What the target says behind each token that it has read in this step, whether it stays or not.
+/* Shows the finders what the target says after each token of this step, kept or not.
  * The tokens are committed: if the round could still be repeated, its coins would judge guesses
  * that depend on them. */
 static void observe(struct round *r, const struct round_lane *lane, const struct target_row *rows)
@@ -134,7 +134,7 @@ static void observe(struct round *r, const struct round_lane *lane, const struct
     drafters_observe(r->tools->drafters, seq, &said);
 }
 
-/* What the round has added, for the metrics; n_before and last_us are from before it. The
+/* Notes what the round has added, for the metrics; n_before and last_us are from before it. The
  * sequence's first tokens are those of its job, too, unless it is one of its further sequences. */
 static void note_commit(struct round *r, const struct round_lane *lane, int n_before,
                         int64_t last_us)
@@ -167,7 +167,7 @@ static void note_commit(struct round *r, const struct round_lane *lane, int n_be
     signals_prompt(r->tools->signals, seq->n_prompt, n_reused, first_us);
 }
 
-/* Where the time of the step went, charged to each sequence that shared it. */
+/* Charges the time of the step to each sequence that shared it. */
 static void charge(const struct round *r, const struct round_lane *lane, int64_t round_us)
 {
     const struct target_cost *cost = &r->cost;

@@ -28,19 +28,19 @@ struct half_batches {
     int64_t whole_draft_us;
 };
 
-int half_batches_open(struct half_batches **halves, const struct round_tools *tools,
+int half_batches_open(struct half_batches **batches, const struct round_tools *tools,
                       struct error *err)
 {
     int rc = 0;
     struct half_batches *h = NULL;
-    *halves = NULL;
+    *batches = NULL;
     TRY(mem_array(&h, 1, sizeof *h, err));
     h->tools = *tools;
     for (int i = 0; i < 2; i++) {
         h->rounds[i].tools = &h->tools;
         TRY(arena_open(&h->rounds[i].arena, ARENA_BYTES, err));
     }
-    *halves = h;
+    *batches = h;
     h = NULL;
 out:
     half_batches_close(h);

@@ -41,8 +41,8 @@ int halves_parse_mode(const char *text, enum halves_mode *mode, struct error *er
 /* Forgets what was measured, because another group answers in other times. */
 void halves_forget(struct halves *halves);
 
-/* Whether the next n_lanes lanes, two at least, should be halved. predicted_ratio: the time of two
- * half steps over that of a whole one with its drafting; 0 = not known. Where it is not below 1
+/* Says whether the next n_lanes lanes, two at least, should be halved. predicted_ratio: the time of
+ * two half steps over that of a whole one with its drafting; 0 = not known. Where it is not below 1
  * nothing is tried. Call it once for each step that may be halved. */
 bool halves_choose(struct halves *halves, int n_lanes, double predicted_ratio);
 

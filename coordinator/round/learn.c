@@ -1,5 +1,5 @@
-/* What is learned from a round: metrics of where its time went, and for the planner its times and
- * how its guesses were accepted. */
+/* Learns from a round: metrics of where its time went, and for the planner its times and how its
+ * guesses were accepted. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -22,7 +22,7 @@ static int count_right(const struct round_lane *lane, const int32_t *tokens, int
     return n_right;
 }
 
-/* What was found is held against the text, whoever guessed that, and so is a branch. */
+/* Holds all that was found against the text, also where another drafter guessed, and the branch. */
 static void learn_found(struct planner *planner, const struct round_lane *lane)
 {
     struct planner_sequence *state = &lane->seq->planner_state;
@@ -45,9 +45,10 @@ static void learn_found(struct planner *planner, const struct round_lane *lane)
                            lane->path.n_branch);
 }
 
-/* Of a planned tree that follows q: of each place that was reached beside the chain, whether one of
- * the guesses stayed that were planned for it behind siblings, also where there were none behind
- * the guess that leads there. A tree that the option names says nothing about planned ones. */
+/* Teaches, for each place of a planned tree that follows q and was reached beside the chain,
+ * whether one of the guesses stayed that were planned for it after siblings, also where there were
+ * none after the guess that leads there. A tree that the option names says nothing about planned
+ * ones. */
 static void learn_following(struct planner *planner, const struct round_lane *lane)
 {
     const struct lane_plan *plan = &lane->plan;
@@ -61,8 +62,8 @@ static void learn_following(struct planner *planner, const struct round_lane *la
     }
 }
 
-/* Of what grew behind the sibling that stayed: at each guess on the way those that were made behind
- * it. */
+/* Teaches, for each accepted guess off the main chain, how many guesses were made after it, and
+ * which of them stayed. */
 static void learn_grown(struct planner *planner, const struct round_lane *lane)
 {
     if (!lane->tree) return;
@@ -100,7 +101,7 @@ static void learn_lane(struct planner *planner, const struct round_lane *lane)
                                    lane->path.n_chain - k);
         }
     }
-    /* Where the later places follow q, their siblings are at places of which the draft is unsure:
+    /* If the later places follow q, their siblings are at places of which the draft is unsure:
      * what they teach would not hold for others. Those of the first place are as planned. */
     if (!lane->plan.follows_q || lane->path.n_chain == 0) {
         planner_observe_siblings(planner, state, offer, lane->path.n_tested, lane->path.kept);
@@ -109,7 +110,7 @@ static void learn_lane(struct planner *planner, const struct round_lane *lane)
     learn_found(planner, lane);
 }
 
-/* Where the round's time went, and the size of its step. */
+/* Counts where the round's time went, the size of its step, and whether that was a half. */
 static void record(const struct round *r)
 {
     const struct target_cost *cost = &r->cost;

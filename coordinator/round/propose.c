@@ -1,4 +1,4 @@
-/* Who guesses, and what: the draft model in one call for all lanes, finders for those that they
+/* Proposes guesses: the draft model in one call for all lanes, finders for those that they
  * have something for. Each guess is drawn from a q that acceptance will know. */
 #include <string.h>
 
@@ -62,8 +62,8 @@ static int list_drafts(struct round *r, const struct drafter *drafter, struct ro
     return n;
 }
 
-/* What a draft that failed means for its lane: without KV blocks or without its device the sequence
- * goes on plainly, and with any other error its job fails. */
+/* Settles a draft that failed: without KV blocks or without its device the sequence goes on
+ * plainly, and with any other error its job fails. */
 static void settle_draft(struct round_lane *lane, const struct error *err)
 {
     if (!err->code) return;
@@ -78,7 +78,7 @@ static void settle_draft(struct round_lane *lane, const struct error *err)
 }
 
 /* All lanes that guess with the draft model, in one call. Guesses that were made ahead are taken
- * only by a single stream that guesses nothing behind siblings; otherwise the same guesses are
+ * only by a single stream that guesses nothing after siblings; otherwise the same guesses are
  * drawn again with the same coins. */
 static void propose_with_model(struct round *r)
 {
@@ -107,8 +107,8 @@ static void propose_with_model(struct round *r)
     }
 }
 
-/* What was found as a branch of what the draft has guessed. The finder writes it behind the text,
- * where the guesses must be again afterwards. */
+/* Finds a branch of what the draft has guessed. The finder writes it after the text, where the
+ * guesses must be again afterwards. */
 static void find_branch(struct round *r, struct round_lane *lane)
 {
     struct sequence *seq = lane->seq;
@@ -140,7 +140,7 @@ void round_propose(struct round *r)
         }
     }
     propose_with_model(r);
-    /* What was found besides: a branch, or the window of a finder as one. */
+    /* Then what is found besides: a branch, or the window of a finder as one. */
     for (int i = 0; i < r->n_lanes; i++) {
         struct round_lane *lane = &r->lanes[i];
         if (lane->err.code) continue;

@@ -1,6 +1,6 @@
 /* One round over the sequences that have places, or over half of them (half_batches.c). round_run
  * is the algorithm of the papers (Leviathan et al. 2023, Algorithm 1): propose K guesses, verify
- * them with one step of the target, accept the longest prefix, and resample the token behind it.
+ * them with one step of the target, accept the longest prefix, and resample the token after it.
  * Of these, acceptance and resampling are one function of the request's rule, which round_accept
  * calls: for rejection accept_rejection of speculation/accept/chain.c.
  *
@@ -10,7 +10,7 @@
  * are addressed by (position, round), where the round's number is n_tokens at its beginning, here
  * 12.
  *
- *   seq->tokens      t0 .. t11 | g0  g1  g2         guesses stand behind the committed tokens
+ *   seq->tokens      t0 .. t11 | g0  g1  g2         guesses, after the committed tokens
  *   position         0  .. 11  | 12  13  14
  *
  *   draft lane       reads t11, guesses g0; reads g0, guesses g1; reads g1, guesses g2;
@@ -22,7 +22,7 @@
  *   wants            i      = 0         1         2         3       and index = i
  *                    q      = q0        q1        q2        NULL
  *                    at     = (12, 12)  (13, 12)  (14, 12)  (15, 12)
- *   rows             p of position 12, 13, 14 and 15, behind t11, g0, g1 and g2
+ *   rows             p of position 12, 13, 14 and 15, after t11 , g0, g1 and g2
  *
  *   acceptance       RNG_ACCEPT at (12, 12) keeps g0, at (13, 12) keeps g1, at (14, 12) rejects g2.
  *                    RNG_RESIDUAL at (14, 12) draws r from max(0, p - q2) of rows[2]: index 0
@@ -114,7 +114,7 @@ int round_run(struct round *r, struct sequence **seqs, int n, const struct round
     if (r->n_step_lanes == 0) goto out;
 
     /* Verify: one step checks all guesses. While the ranks compute, the answers of the round before
-     * leave, and then the draft works for the round behind this one. */
+     * leave, and then the draft works for the round after this one. */
     rc = round_send(r, err);
     bool has_time = !rc && !target_has_answered(target);
     if (has_time) {
@@ -128,7 +128,7 @@ int round_run(struct round *r, struct sequence **seqs, int n, const struct round
             r->meanwhile_us = next->round->prepare_us;
         }
     }
-    if (!rc) rc = round_merge(r, err);    /* p of each guess's place, and of the one behind them */
+    if (!rc) rc = round_merge(r, err);    /* p of each guess's place, and of the one after them */
     if (!has_time) round_flush(r, false); /* the ranks were quick */
     round_end_step(r, rc != 0);
     if (rc) goto out;

@@ -28,22 +28,22 @@ struct round_lane {
     enum job_end end;
 };
 
-/* Whether a finder makes the lane's guesses. */
+/* True if a finder makes the lane's guesses. */
 static inline bool round_is_found(const struct round_lane *lane)
 {
     return lane->plan.k > 0 && lane->plan.drafter->ops->look;
 }
 
-/* Guesses of the lane's drafter, without those that were found behind them. */
+/* Guesses of the lane's drafter, without those that were found after them. */
 static inline int round_n_own(const struct round_lane *lane)
 {
     return lane->draft.n - lane->draft.n_appended;
 }
 
-/* What a round comes to for one lane. */
+/* Result of a round for one lane. */
 struct round_accepted {
     int n;                                      /* guesses that stay */
-    int32_t ids[DRAFT_MAX + 1];                 /* [n + 1] these, and the token behind them */
+    int32_t ids[DRAFT_MAX + 1];                 /* [n + 1] these, and the token after them */
     const struct target_row *rows;              /* [n + 1] p of the place of each */
     const struct target_row *all_rows;          /* of all guesses, in the order of the step */
     struct target_row path_rows[DRAFT_MAX + 1]; /* of a tree: what rows points to */
@@ -63,7 +63,7 @@ struct round {
     int n_lanes, n_step_lanes, n_wants, n_tokens;
     bool is_prepared; /* its guesses are made, and its step is still to come */
     bool is_alone;    /* nothing else is drafted during its step */
-    bool is_ahead;    /* the guesses behind its own are drafted during its step */
+    bool is_ahead;    /* the guesses after its own are drafted during its step */
     int64_t begin_us; /* when planning began */
     int64_t prepare_us, read_us, draft_us; /* how long planning and drafting took; parts of it */
     int64_t meanwhile_us;                  /* of its step: how long the other one was prepared */
@@ -104,9 +104,9 @@ static inline void round_flush(const struct round *r, bool has_time)
 int round_run(struct round *r, struct sequence **seqs, int n, const struct round_next *next,
               struct error *err);
 
-/* Who has a step, with how many tokens and guesses. hidden_rows: of the step that the target has
- * meanwhile, whose time drafting may take for nothing; 0 = none. is_prepared afterwards: somebody
- * has one. */
+/* Chooses who has a step, with how many tokens and guesses. hidden_rows: of the step that the
+ * target has meanwhile, whose time drafting may take for nothing; 0 = none. is_prepared afterwards:
+ * somebody has one. */
 void round_plan(struct round *r, struct sequence **seqs, int n, int hidden_rows);
 
 /* coordinator/round/propose.c: the draft reads parts of prompts that it will need. */
@@ -117,7 +117,7 @@ void round_propose(struct round *r);
 /* coordinator/round/append.c: what the step and the round have when the draft has guessed. Branches
  * and windows are found later, so those that are planned count. */
 struct planner_append_load round_append_load(const struct round *r);
-/* Adds what is found behind the guesses of the draft: drafts[n] of the round, which are of
+/* Adds what is found after the guesses of the draft: drafts[n] of the round, which are of
  * owners[n]. Errors, of the drafts: ERR_NO_MEMORY. */
 void round_append(struct round *r, struct round_lane **owners, int n);
 
@@ -130,11 +130,11 @@ int round_send(struct round *r, struct error *err);
 int round_merge(struct round *r, struct error *err);
 /* The answer is here, or the step has failed. */
 void round_end_step(struct round *r, bool has_failed);
-/* Whether the lane has an answer; not if its job has ended in the step, or if the ranks have
+/* Says whether the lane has an answer; not if its job has ended in the step, or if the ranks have
  * refused its part, which ends it. */
 bool round_take_answer(struct round *r, struct round_lane *lane);
 
-/* coordinator/round/accept.c: how many of the lane's guesses stay, and which token comes behind
+/* coordinator/round/accept.c: how many of the lane's guesses stay, and which token comes after
  * them. What is scored of the prompt is sent before. Errors: ERR_NO_MEMORY, those of score.h. */
 int round_accept(struct round *r, struct round_lane *lane, struct round_accepted *accepted,
                  struct error *err);

@@ -9,7 +9,7 @@
 #include "speculation/accept/multi_draft.h"
 
 /* Tokens n_target_kv .. of the sequence, then the guesses: a chain or, where there is more, a tree,
- * of which the siblings, what is behind them and the branch go behind the chain. There is no more
+ * of which the siblings, guesses after them and the branch go after the chain. There is no more
  * of it than what was planned, because how many there are must not depend on their values; where
  * siblings follow q, this was decided before they were drawn. What was set aside of KV is for a
  * tree that is at least as large. */
@@ -55,7 +55,7 @@ static int fill_lane(struct round *r, struct round_lane *lane, struct error *err
     return 0;
 }
 
-/* Makes the wish for row i name the tokens that the q of a guess behind it can give: in a tree that
+/* Makes the wish for row i name the tokens that the q of a guess after it can give: in a tree that
  * of all its children. */
 static int name_ids(struct round *r, const struct round_lane *lane, int i, struct target_want *want,
                     struct error *err)
@@ -74,7 +74,7 @@ static int name_ids(struct round *r, const struct round_lane *lane, int i, struc
 }
 
 /* The rows of a lane: first those of a prompt that is scored. Then row i is what is known of p
- * behind the committed tokens and the first i guesses or, in a tree, behind guess i - 1. */
+ * after the committed tokens and the first i guesses or, in a tree, after guess i - 1. */
 static int list_wants(struct round *r, struct round_lane *lane, struct error *err)
 {
     struct sequence *seq = lane->seq;

@@ -1,4 +1,4 @@
-/* What a round works with. */
+/* Tools of a round: the target, drafters, planner, scheduler and others. */
 #pragma once
 
 #include "coordinator/draft/ahead.h"

@@ -1,4 +1,4 @@
-/* What a client that wants to see guesses is told of a round. */
+/* Trace of a round, for clients that want to see its guesses. */
 #include "base/clock.h"
 #include "coordinator/round/round.h"
 #include "coordinator/round/score.h"

@@ -6,7 +6,7 @@
 #include "coordinator/kv/blocks.h"
 #include "coordinator/sequence/sequence.h"
 
-void sequence_reuse_draft(struct sequence *seq, struct drafter *model)
+void places_reuse_draft(struct sequence *seq, struct drafter *model)
 {
     int before = seq->n_draft_kv;
     drafter_begin(model, seq);
@@ -15,20 +15,20 @@ void sequence_reuse_draft(struct sequence *seq, struct drafter *model)
     seq->counters.draft_reused = (uint32_t)n;
 }
 
-int sequence_place(struct sequence *seq, int slot, struct block_pool *target_pool,
-                   struct drafters *drafters, struct error *err)
+int places_give(struct sequence *seq, int slot, struct block_pool *target_pool,
+                struct drafters *drafters, struct error *err)
 {
     int rc = sequence_open_tokens(seq, target_pool->block_tokens, err);
     if (rc) return rc;
     seq->slot = slot;
     seq->is_evicted = false;
     sequence_reuse(seq, target_pool);
-    if (drafters->model && seq->n_draft > 0) sequence_reuse_draft(seq, drafters->model);
+    if (drafters->model && seq->n_draft > 0) places_reuse_draft(seq, drafters->model);
     return 0;
 }
 
-void sequence_displace(struct sequence *seq, struct block_pool *target_pool,
-                       struct drafters *drafters)
+void places_withdraw(struct sequence *seq, struct block_pool *target_pool,
+                     struct drafters *drafters)
 {
     block_table_release(&seq->target_blocks, target_pool);
     drafters_forget(drafters, seq->slot);
@@ -38,10 +38,10 @@ void sequence_displace(struct sequence *seq, struct block_pool *target_pool,
     seq->slot = -1;
 }
 
-void sequence_evict(struct sequence *seq, struct block_pool *target_pool, struct drafters *drafters)
+void places_evict(struct sequence *seq, struct block_pool *target_pool, struct drafters *drafters)
 {
     seq->evicted_slot = seq->slot;
     seq->is_evicted = true;
     seq->counters.preemptions++;
-    sequence_displace(seq, target_pool, drafters);
+    places_withdraw(seq, target_pool, drafters);
 }

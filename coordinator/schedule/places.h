@@ -11,17 +11,16 @@ struct sequence;
 
 /* Gives the sequence a place: what is known of the beginning of its text is taken over. Errors:
  * ERR_NO_MEMORY. */
-int sequence_place(struct sequence *seq, int slot, struct block_pool *target_pool,
-                   struct drafters *drafters, struct error *err);
+int places_give(struct sequence *seq, int slot, struct block_pool *target_pool,
+                struct drafters *drafters, struct error *err);
 
 /* As sequence_reuse, but for the draft model: takes over what it knows of the beginning of the
  * text. */
-void sequence_reuse_draft(struct sequence *seq, struct drafter *model);
+void places_reuse_draft(struct sequence *seq, struct drafter *model);
 
 /* Takes the place away; both models have to read the text again. */
-void sequence_displace(struct sequence *seq, struct block_pool *target_pool,
-                       struct drafters *drafters);
+void places_withdraw(struct sequence *seq, struct block_pool *target_pool,
+                     struct drafters *drafters);
 
 /* The same for one whose job goes on: is_evicted says so to the engine, which queues it. */
-void sequence_evict(struct sequence *seq, struct block_pool *target_pool,
-                    struct drafters *drafters);
+void places_evict(struct sequence *seq, struct block_pool *target_pool, struct drafters *drafters);

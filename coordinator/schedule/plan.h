@@ -59,6 +59,7 @@ struct round_plan {
     struct block_tails tails[SEQUENCES_MAX];
     int n_tails;
     int n_tokens, n_prompt; /* committed tokens fed; of them, tokens of prompts */
+    int n_waiting;          /* texts whose prompts are read further after this step */
     double expected_us;     /* what the planner expects the round to take; 0 = not known */
 };
 

@@ -37,7 +37,7 @@ static void list_readers(struct planning *p)
     for (int i = 0; i < p->n; i++) {
         struct sequence *seq = p->seqs[i];
         if (!planning_has_model(p, seq) || seq->reader.slow_us) continue;
-        if (planning_n_missed(seq) > CAUGHT_UP_TOKENS) sequence_reuse_draft(seq, model);
+        if (planning_n_missed(seq) > CAUGHT_UP_TOKENS) places_reuse_draft(seq, model);
         if (planning_n_missed(seq) <= CAUGHT_UP_TOKENS || seq->n_tokens + 1 >= seq->end) continue;
         if (drafter_limit(model) <= seq->n_tokens) continue;
         if (planning_is_first_plain(seq)) continue;
@@ -188,7 +188,7 @@ static bool reserve_target(struct planning *p, struct lane_plan *lane)
             continue;
         }
         struct sequence *victim = choose_victim(p);
-        sequence_evict(victim, p->s->target_pool, p->s->drafters);
+        places_evict(victim, p->s->target_pool, p->s->drafters);
         if (victim == seq) return false;
     }
     return true;

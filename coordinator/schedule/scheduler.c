@@ -436,7 +436,7 @@ static void plan_guesses(struct planning *p)
         lanes[n].grows = may_grow(p, seq, &lanes[n]);
         owners[n++] = lane;
     }
-    load.n_waiting = count_waiting(p);
+    load.n_waiting = p->plan->n_waiting = count_waiting(p);
     load.n_rows = n_rows - n;
     load.n_rows_max = n_rows + least(p->n_tokens, p->n_rows);
     load.is_alone = p->n == 1 && !p->s->is_halved;

@@ -28,7 +28,6 @@ struct target {
     int n_ranks;
     uint64_t tokenizer_fingerprint;
     int step_timeout_s;
-    bool is_guarded; /* a key or a certificate is shown to ranks */
     bool is_connected, was_connected;
     bool is_leaving;      /* a rank does not serve any more */
     target_look_fn *look; /* NULL = nobody wants to */
@@ -63,7 +62,6 @@ int target_open(struct target **target, const struct target_options *options, st
     TRY(mem_array(&t, 1, sizeof *t, err));
     t->tokenizer_fingerprint = options->tokenizer_fingerprint;
     t->step_timeout_s = options->step_timeout_s;
-    t->is_guarded = options->group_key || options->certificates;
     t->conventions = no_conventions;
     TRY(arena_open(&t->replies, REPLY_ARENA_BYTES, err));
     TRY(arena_open(&t->told, TOLD_ARENA_BYTES, err));
@@ -248,7 +246,7 @@ int target_connect(struct target *t, const struct found_group *group, int64_t de
         TRY(rpc_client_call(t->client, &request, &t->in, err));
         TRY(target_description_decode(t->in.data, t->in.len, &t->links[i].description, err));
         if (t->links[i].description.is_busy) {
-            rc = discovery_tell_busy(t->links[i].address, t->is_guarded, err);
+            rc = discovery_tell_busy(t->links[i].address, rpc_client_is_known(t->client), err);
             goto out;
         }
     }

@@ -63,7 +63,7 @@ static void add_token(struct gathering *g, const json_t *token, bool is_named, b
     make_key(id, key);
     json_t *known = json_object_get(g->tokens, key);
     if (!known) known = listed;
-    if (known && !is_named) return;
+    if (known && (!is_named || !json_is_object(known))) return; /* who reads it refuses it */
     if (known) {
         put(g, key, json_copy(known), true);
     } else {

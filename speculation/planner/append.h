@@ -23,7 +23,7 @@ struct planner_append_lane {
 /* The round so far. */
 struct planner_append_load {
     int n_rows, n_wanted; /* of the step; of them, without those of prompts */
-    int n_lanes;          /* that commit tokens */
+    int n_lanes;          /* delayed by a longer round: they commit or wait for a first token */
     double draft_us;      /* waited for guesses */
 };
 

@@ -5,6 +5,8 @@ enum {
     /* Tokens of a long text that the draft is assumed to read in the time of one pass until
      * reading was measured. */
     READ_SPEED = 8,
+    /* Rows for one of a prompt: with fewer the step is not one of decoding. */
+    PROMPT_SHARE = 8,
     /* Rounds between fits of the times, where none is urgent. */
     FIT_ROUNDS = 4
 };
@@ -43,6 +45,11 @@ double planner_pass_us(const struct planner *p, double rows)
 int planner_near(int measured)
 {
     return measured * 3 / 2 + 1;
+}
+
+bool planner_is_decoding(int n_rows, int n_prompt)
+{
+    return n_prompt <= n_rows / PROMPT_SHARE;
 }
 
 bool planner_pay(struct planner *p, double price_us)

@@ -24,5 +24,9 @@ double planner_pass_us(const struct planner *p, double rows);
 /* Times far beyond what was measured are not known, so rows grow by half at most. */
 int planner_near(int measured);
 
+/* True if a step does little more than decode. Of prompts it teaches what many rows cost, but no
+ * more than roughly, because nobody asks about most of their rows. */
+bool planner_is_decoding(int n_rows, int n_prompt);
+
 /* Whether the credit pays for a probe; if it does, it has paid. */
 bool planner_pay(struct planner *p, double price_us);

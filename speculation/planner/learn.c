@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "speculation/planner/cost.h"
 #include "speculation/planner/grow.h"
 
 /* Counts. Each comment begins with the unit. */
@@ -23,8 +24,6 @@ enum {
     /* Measurements that a time of a calibration, or of a kept table, counts as at most: the first
      * rounds of service can still correct it. */
     KEPT_TIMES = 8,
-    /* Rows for one of a prompt: with fewer the step is not one of decoding. */
-    PROMPT_SHARE = 8,
     /* Rounds of a kind that are counted; see LEARN_ROUNDS. */
     COUNTED_ROUNDS = 100,
     /* Timed rounds of a pair in which probes may cost more. */
@@ -140,14 +139,7 @@ static void earn_credit(struct planner *p)
     p->planned_us = 0;
 }
 
-/* Whether the step did little more than decode. Of prompts it teaches what many rows cost, but no
- * more than roughly, because nobody asks about most of their rows. */
-static bool is_decoding(const struct planner_round *round)
-{
-    return !round->has_prompt || round->n_prompt <= round->n_rows / PROMPT_SHARE;
-}
-
-/* Prompts have a ratio of their own, because the table of steps is for rows of which all are asked
+/* Learns the ratio of prompts. They have one of their own, because the table of steps is for rows of which all are asked
  * about, and follows prompts slowly. */
 static void observe_prompts(struct planner *p, const struct planner_round *round)
 {
@@ -165,7 +157,7 @@ static void observe_step(struct planner *p, const struct planner_round *round)
     double step_us = (double)round->step_us;
     double rest_us = (double)(round->round_us - round->draft_us - round->read_us - round->step_us);
     int wanted = round->n_rows - round->n_prompt, *count = &p->n_plain;
-    if (is_decoding(round)) {
+    if (!round->has_prompt || planner_is_decoding(round->n_rows, round->n_prompt)) {
         planner_curve_add(&p->step, round->n_rows, step_us, p->n_rounds);
         if (wanted > round->n_lanes) count = &p->n_guessed;
         if (*count < COUNTED_ROUNDS) ++*count;

@@ -172,8 +172,9 @@ static struct choice stalest(struct planner_sum sum, struct planner_order *order
 {
     struct choice found = *best;
     uint64_t oldest = 0;
-    int n_most = least(least(sum.base->n_pairs, sum.base->near_pairs),
-                       FAR_PROBE * best->n + sum.base->n_lanes);
+    int n_deciding = sum.base->n_lanes - sum.base->n_waiting;
+    int n_most =
+        least(least(sum.base->n_pairs, sum.base->near_pairs), FAR_PROBE * best->n + n_deciding);
     for (int i = -1; sum.n_guesses < n_most; i++) {
         const struct planner_pair *pair = i < 0 ? NULL : planner_order_at(order, i);
         if (i >= 0 && !pair) break;
@@ -454,6 +455,9 @@ void planner_share(struct planner *p, struct planner_lane *lanes, int n_lanes,
     p->planned_us = n_lanes > 0 ? base.us : 0;
     p->plain_us = base.us;
     p->prompt_us = base.prompt_us;
+    if (p->prompt_ratio > 0 && !planner_is_decoding(base.rows, load->n_prompt)) {
+        p->prompt_us *= p->prompt_ratio;
+    }
     p->is_predicted = n_lanes > 0 && p->step.largest > 0 && p->rest.largest > 0;
     if (n_may == 0 || base.n_pairs <= 0) return;
     if (learns(p, &k) && (k == 0 || hand_out_learning(lanes, n_lanes, k, base.n_pairs) > 0)) {
@@ -467,6 +471,5 @@ void planner_share(struct planner *p, struct planner_lane *lanes, int n_lanes,
 double planner_round_us(const struct planner *p, int n_read)
 {
     if (!p->is_predicted || p->planned_us <= 0) return 0;
-    double prompt_us = p->prompt_us * (p->prompt_ratio > 0 ? p->prompt_ratio : 1);
-    return p->planned_us + prompt_us + n_read * (p->read.n ? p->read.us : 0);
+    return p->planned_us + p->prompt_us + n_read * (p->read.n ? p->read.us : 0);
 }

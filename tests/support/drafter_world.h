@@ -34,13 +34,13 @@ static inline struct sequence *place_text(struct bench *b, int slot, const int32
                                                .vocab_size = tokenizer_vocab_size(b->tok),
                                                .has_draft = true};
     struct sequence *seq = first_sequence(new_job(JOB_GENERATE, text, n), b->tok, &defaults);
-    CHECK_OK(sequence_place(seq, slot, &b->target_pool, &b->drafters, &err));
+    CHECK_OK(places_give(seq, slot, &b->target_pool, &b->drafters, &err));
     return seq;
 }
 
 static inline void take_away(struct bench *b, struct sequence *seq)
 {
-    sequence_displace(seq, &b->target_pool, &b->drafters);
+    places_withdraw(seq, &b->target_pool, &b->drafters);
     sequence_close(seq);
 }
 

@@ -63,7 +63,7 @@ static inline struct sequence *place(struct bench *b, int slot, struct grant *ke
     struct error err;
     struct sequence *seq = first_sequence(new_job(JOB_GENERATE, tokens, n), b->tok, &b->defaults);
     seq->job->grant = key;
-    CHECK_OK(sequence_place(seq, slot, &b->pool, &b->drafters, &err));
+    CHECK_OK(places_give(seq, slot, &b->pool, &b->drafters, &err));
     return seq;
 }
 
@@ -78,7 +78,7 @@ static inline struct sequence *place_studied(struct bench *b, int slot, struct g
 
 static inline void take_away(struct bench *b, struct sequence *seq)
 {
-    sequence_displace(seq, &b->pool, &b->drafters);
+    places_withdraw(seq, &b->pool, &b->drafters);
     seq->job->grant = NULL; /* it is the test's */
     sequence_close(seq);
 }

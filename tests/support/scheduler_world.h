@@ -186,7 +186,7 @@ static inline void world_end(struct world *w, struct sequence *seq)
     }
     if (seq->slot >= 0) {
         w->slots[seq->slot] = false;
-        sequence_displace(seq, &w->pool, &w->drafters);
+        places_withdraw(seq, &w->pool, &w->drafters);
     }
     sequence_close(seq);
     w->n_ended++;
@@ -240,10 +240,10 @@ static inline void world_admit(struct world *w)
         while (w->slots[slot]) {
             slot++;
         }
-        CHECK_OK(sequence_place(seq, slot, &w->pool, &w->drafters, &err));
+        CHECK_OK(places_give(seq, slot, &w->pool, &w->drafters, &err));
         int lacking = block_table_lacks(&seq->target_blocks, &w->pool, seq->n_tokens + 1);
         if (w->n_active > 0 && lacking + w->n_active > block_pool_room(&w->pool)) {
-            sequence_displace(seq, &w->pool, &w->drafters);
+            places_withdraw(seq, &w->pool, &w->drafters);
             return;
         }
         sequence_admit(seq);

@@ -325,8 +325,10 @@ static int find_device(struct backend_cuda *be, struct error *err)
     struct cudaDeviceProp properties;
     cudaError_t status = cudaGetDeviceCount(&n_devices);
     if (status != cudaSuccess) {
+        bool has_none = status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver;
         cudaGetLastError();
-        return device_error(err, ERR_UNSUPPORTED,
+        /* A driver that still starts can be asked again. */
+        return device_error(err, has_none ? ERR_UNSUPPORTED : ERR_UNAVAILABLE,
                             "no GPU can be used here; --device cpu runs without", status);
     }
     if (device == -1) device = be->options.device = be->options.rank % n_devices;

@@ -103,7 +103,7 @@ static void open_bench(struct bench *b, int max_tokens, int n)
     job->generate.n = n;
     CHECK_OK(block_pool_open(&b->pool, 4, 16, &err));
     b->seq = first_sequence(job, tok, &defaults);
-    CHECK_OK(sequence_place(b->seq, 0, &b->pool, &no_drafters, &err));
+    CHECK_OK(places_give(b->seq, 0, &b->pool, &no_drafters, &err));
     sequence_admit(b->seq);
     ck_assert_str_eq(b->seq->rule->name, "greedy");
 }
@@ -117,7 +117,7 @@ static int commit(struct sequence *seq, int32_t id, struct error *err)
 
 static void close_bench(struct bench *b)
 {
-    sequence_displace(b->seq, &b->pool, &no_drafters);
+    places_withdraw(b->seq, &b->pool, &no_drafters);
     ck_assert_int_eq(block_pool_room(&b->pool), 4);
     sequence_close(b->seq);
     ck_assert_int_eq(notes.n_closed, 1);
@@ -158,7 +158,7 @@ START_TEST(an_answer_of_several_texts_ends_with_the_last)
     for (int i = 1; i < N; i++) {
         CHECK_OK(sequence_open(&others[i], b.seq->job, i, tok, &defaults, &err));
         ck_assert(others[i]->id > others[i - 1]->id && others[i]->seed != others[i - 1]->seed);
-        CHECK_OK(sequence_place(others[i], i, &b.pool, &no_drafters, &err));
+        CHECK_OK(places_give(others[i], i, &b.pool, &no_drafters, &err));
         sequence_admit(others[i]);
     }
     for (int i = N - 1; i >= 0; i--) {
@@ -167,7 +167,7 @@ START_TEST(an_answer_of_several_texts_ends_with_the_last)
         sequence_finish(others[i], "none", &b.planner);
         ck_assert_int_eq(notes.n_summaries, N - i);
         if (i == 0) break;
-        sequence_displace(others[i], &b.pool, &no_drafters);
+        places_withdraw(others[i], &b.pool, &no_drafters);
         sequence_close(others[i]);
         ck_assert_int_eq(notes.n_closed, 0);
     }

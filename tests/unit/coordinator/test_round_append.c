@@ -3,7 +3,7 @@
 #include "coordinator/round/round.h"
 #include "tests/support/check_util.h"
 
-enum { N_PROMPT = 30, DRAFT_US = 700 };
+enum { N_PROMPT = 30, N_WAITING = 5, DRAFT_US = 700 };
 
 static struct round r;
 
@@ -19,6 +19,7 @@ static void begin(void)
 {
     r.n_lanes = 0;
     r.plan.n_prompt = N_PROMPT;
+    r.plan.n_waiting = N_WAITING;
     r.draft_us = DRAFT_US;
     add_lane(N_PROMPT, 0)->plan.is_last = false;
     add_lane(1, 4);
@@ -29,7 +30,7 @@ static void expect_rows(int n)
     const struct planner_append_load load = round_append_load(&r);
     ck_assert_int_eq(load.n_rows, n);
     ck_assert_int_eq(load.n_wanted, n - N_PROMPT);
-    ck_assert_int_eq(load.n_lanes, r.n_lanes - 1);
+    ck_assert_int_eq(load.n_lanes, r.n_lanes - 1 + N_WAITING);
     ck_assert(load.draft_us == DRAFT_US);
 }
 

@@ -313,9 +313,9 @@ START_TEST(each_token_is_scored_once_over_chunks_and_an_eviction)
         bool is_over = n_scored == 299;
         world_play(&w, NONE_STAYS);
         if (++n_rounds == 2 && !is_over) { /* its KV is lost, and it begins anew */
-            sequence_displace(seq, &w.pool, &w.drafters);
+            places_withdraw(seq, &w.pool, &w.drafters);
             struct error err;
-            CHECK_OK(sequence_place(seq, 2, &w.pool, &w.drafters, &err));
+            CHECK_OK(places_give(seq, 2, &w.pool, &w.drafters, &err));
             ck_assert_int_eq(seq->n_target_kv, 0);
         }
         ck_assert_int_lt(n_rounds, 50);

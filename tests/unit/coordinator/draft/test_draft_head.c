@@ -132,14 +132,14 @@ static void open_bench(struct bench *b, const char *head, int support, enum acce
     CHECK_OK(arena_open(&b->arena, 1 << 20, &err));
     b->seq = first_sequence(new_job(JOB_GENERATE, prompt, N_PROMPT), tok, &defaults);
     CHECK_OK(
-        sequence_place(b->seq, 0, &b->target_pool, &(struct drafters){.model = b->drafter}, &err));
+        places_give(b->seq, 0, &b->target_pool, &(struct drafters){.model = b->drafter}, &err));
     b->seq->rule = &accept_rules[rule];
     b->seq->sampling = (struct sampling_params){.temperature = temperature, .top_p = 1.0f};
 }
 
 static void close_bench(struct bench *b)
 {
-    sequence_displace(b->seq, &b->target_pool, &(struct drafters){.model = b->drafter});
+    places_withdraw(b->seq, &b->target_pool, &(struct drafters){.model = b->drafter});
     sequence_close(b->seq);
     block_pool_close(&b->target_pool);
     drafter_close(b->drafter);

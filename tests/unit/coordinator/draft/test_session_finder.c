@@ -270,8 +270,8 @@ START_TEST(parts_and_lost_places_change_nothing)
     b.finder->ops->study(b.finder, seq, ALL);
     ck_assert(b.finder->ops->look(b.finder, seq, &whole));
     propose_chain(&b, seq, K, &no_ends, &from_whole);
-    sequence_displace(seq, &b.pool, &b.drafters);
-    CHECK_OK(sequence_place(seq, 0, &b.pool, &b.drafters, &err));
+    places_withdraw(seq, &b.pool, &b.drafters);
+    CHECK_OK(places_give(seq, 0, &b.pool, &b.drafters, &err));
     for (int left = N; left > 0; left = b.finder->ops->study(b.finder, seq, 37)) {
         ck_assert(!b.finder->ops->look(b.finder, seq, &parts));
         propose_chain(&b, seq, K, &no_ends, &from_parts);

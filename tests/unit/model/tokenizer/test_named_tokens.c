@@ -64,11 +64,10 @@ static void put(const char *name, const json_t *content)
     free(text);
 }
 
-static struct tokenizer *open_folder(const json_t *golden, const json_t *entry)
+static int try_folder(struct tokenizer **tok, const json_t *golden, const json_t *entry)
 {
     const char *name;
     json_t *content;
-    struct tokenizer *tok;
     json_t *root = load_golden(json_string_value(json_object_get(golden, "base")));
     json_t *vocab = json_object_get(json_object_get(root, "model"), "vocab");
     json_object_update(vocab, json_object_get(golden, "vocab"));
@@ -80,7 +79,13 @@ static struct tokenizer *open_folder(const json_t *golden, const json_t *entry)
         put(name, content);
     }
     json_decref(root);
-    CHECK_OK(tokenizer_open(&tok, folder, &err));
+    return tokenizer_open(tok, folder, &err);
+}
+
+static struct tokenizer *open_folder(const json_t *golden, const json_t *entry)
+{
+    struct tokenizer *tok;
+    CHECK_OK(try_folder(&tok, golden, entry));
     return tok;
 }
 
@@ -152,6 +157,20 @@ START_TEST(ids_are_those_of_transformers)
 }
 END_TEST
 
+/* Also where a name leads to it. */
+START_TEST(added_token_that_is_no_object_is_refused)
+{
+    struct tokenizer *tok;
+    json_t *golden = load_golden("named.golden");
+    json_t *entry = json_pack("{s:[], s:{s:{s:{s:s}, s:s}}}", "added", "files",
+                              "tokenizer_config.json", "added_tokens_decoder", "1000",
+                              "<|im_start|>", "bos_token", "<|im_start|>");
+    CHECK_ERR(try_folder(&tok, golden, entry), ERR_FORMAT, "an added token has no content");
+    json_decref(entry);
+    json_decref(golden);
+}
+END_TEST
+
 int main(void)
 {
     json_t *golden = json_load_file(GOLDEN "named.golden.json", 0, NULL);
@@ -162,6 +181,7 @@ int main(void)
     TCase *tcase = tcase_create("named_tokens");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, ids_are_those_of_transformers, 0, n_folders);
+    tcase_add_test(tcase, added_token_that_is_no_object_is_refused);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
