@@ -139,8 +139,8 @@ static void earn_credit(struct planner *p)
     p->planned_us = 0;
 }
 
-/* Learns the ratio of prompts. They have one of their own, because the table of steps is for rows of which all are asked
- * about, and follows prompts slowly. */
+/* Learns the ratio of prompts. They have one of their own, because the table of steps is for rows
+ * of which all are asked about, and follows prompts slowly. */
 static void observe_prompts(struct planner *p, const struct planner_round *round)
 {
     double decoding_us = planner_curve_at(&p->step, round->n_rows - round->n_prompt);

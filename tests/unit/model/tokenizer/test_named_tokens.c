@@ -162,9 +162,9 @@ START_TEST(added_token_that_is_no_object_is_refused)
 {
     struct tokenizer *tok;
     json_t *golden = load_golden("named.golden");
-    json_t *entry = json_pack("{s:[], s:{s:{s:{s:s}, s:s}}}", "added", "files",
-                              "tokenizer_config.json", "added_tokens_decoder", "1000",
-                              "<|im_start|>", "bos_token", "<|im_start|>");
+    json_t *entry =
+        json_pack("{s:[], s:{s:{s:{s:s}, s:s}}}", "added", "files", "tokenizer_config.json",
+                  "added_tokens_decoder", "1000", "<|im_start|>", "bos_token", "<|im_start|>");
     CHECK_ERR(try_folder(&tok, golden, entry), ERR_FORMAT, "an added token has no content");
     json_decref(entry);
     json_decref(golden);
