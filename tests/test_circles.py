@@ -25,19 +25,12 @@ import re
 import sys
 import tempfile
 
-SOURCES = (".c", ".cpp", ".cu")
-HEADERS = (".h", ".cuh")
-# The second alternative keeps strings whole: "/*" in one does not begin a comment.
-COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|("(?:\\.|[^"\\\n])*")', re.DOTALL)
-INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+sys.dont_write_bytecode = True
+from tree import (C_FILES, HEADERS, SOURCES, find_files, functions_of, line_of, read,
+                  without_comments)
 
-# Comments, strings and characters, in which nothing is called.
-NO_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
-DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.MULTILINE)
-# A definition in the style that clang-format keeps: the braces of a function's body are alone in
-# the first column.
-FUNCTION = re.compile(r"^(?P<type>[A-Za-z_][^;{}()=]*?)\b(?P<name>\w+)\([^;{}]*?\)\s*\n\{\n"
-                      r"(?P<body>.*?)^\}", re.MULTILINE | re.DOTALL)
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
 CALL = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
 NOT_CALLED = ("tests/", "bench/")
 
@@ -62,31 +55,20 @@ Include = collections.namedtuple("Include", "path line header")
 Call = collections.namedtuple("Call", "path line name")
 
 
-def find_files(tree):
-    """The paths of all C, C++ and CUDA files but those of build/ and of hidden folders."""
-    for folder, folders, names in os.walk(tree):
-        at_top = folder == tree
-        folders[:] = sorted(n for n in folders if n[0] != "." and not (at_top and n == "build"))
-        for name in sorted(names):
-            if name.endswith(SOURCES + HEADERS):
-                yield os.path.relpath(os.path.join(folder, name), tree)
-
-
-def blank_comment(match):
-    """A comment becomes its line ends, so that the lines keep their numbers."""
-    return match.group(1) or "\n" * match.group(0).count("\n")
+def find_c_files(tree):
+    """The paths of all C, C++ and CUDA files of a tree."""
+    return set(find_files(tree, lambda name: name.endswith(C_FILES)))
 
 
 def read_includes(tree, path, files):
     """The includes of one file that name a file of the tree, from the file's folder or the root."""
-    with open(os.path.join(tree, path), encoding="utf-8") as file:
-        text = COMMENT.sub(blank_comment, file.read())
+    text = without_comments(read(tree, path))
     for match in INCLUDE.finditer(text):
         beside = os.path.normpath(os.path.join(os.path.dirname(path), match.group(1)))
         from_root = os.path.normpath(match.group(1))
         header = beside if beside in files else from_root
         if header in files:
-            yield Include(path, text.count("\n", 0, match.start()) + 1, header)
+            yield Include(path, line_of(text, match.start()), header)
 
 
 def unit_of(path, files):
@@ -99,7 +81,7 @@ def unit_of(path, files):
 
 def read_graph(tree):
     """For each unit, the units that it includes, each with the first Include that does so."""
-    files = set(find_files(tree))
+    files = find_c_files(tree)
     graph = {unit_of(path, files): {} for path in sorted(files)}
     for path in sorted(files):
         for include in read_includes(tree, path, files):
@@ -140,41 +122,28 @@ def find_circles(graph):
     return list(circles.values())
 
 
-def blank_code(match):
-    """What is matched becomes a space and its line ends."""
-    return " " + "\n" * match.group(0).count("\n")
-
-
-def read_functions(tree, path):
-    """The functions that a file defines, as (type, name, body, line of the body)."""
-    with open(os.path.join(tree, path), encoding="utf-8") as file:
-        text = DIRECTIVE.sub(blank_code, NO_CODE.sub(blank_code, file.read()))
-    for match in FUNCTION.finditer(text):
-        line = text.count("\n", 0, match.start("body")) + 1
-        yield match.group("type"), match.group("name"), match.group("body"), line
-
-
 def read_calls(tree):
     """For each unit, the units whose functions it calls, each with the first Call that does so."""
-    files = set(find_files(tree))
-    functions = {path: list(read_functions(tree, path)) for path in sorted(files)
+    files = find_c_files(tree)
+    functions = {path: list(functions_of(read(tree, path))) for path in sorted(files)
                  if not path.startswith(NOT_CALLED)}
     owners = collections.defaultdict(set)  # of functions that other files may call
     for path, found in functions.items():
-        for kind, name, _, _ in found:
-            if "static" not in kind.split():
-                owners[name].add(unit_of(path, files))
+        for function in found:
+            if "static" not in function.type.split():
+                owners[function.name].add(unit_of(path, files))
     graph = {unit_of(path, files): {} for path in functions}
     for path, found in functions.items():
-        own = {name for _, name, _, _ in found}
-        for _, _, body, line in found:
-            for match in CALL.finditer(body):
+        own = {function.name for function in found}
+        for function in found:
+            for match in CALL.finditer(function.body):
                 name = match.group(1)
                 if name in own or len(owners[name]) != 1:
                     continue
                 unit, (other,) = unit_of(path, files), owners[name]
                 if unit != other:
-                    call = Call(path, line + body.count("\n", 0, match.start()), name)
+                    line = function.body_line + function.body.count("\n", 0, match.start())
+                    call = Call(path, line, name)
                     graph[unit].setdefault(other, call)
     return graph
 

@@ -3,11 +3,13 @@
 """Holds the documents of a tree to what they name, and prints each fault as FILE:LINE: TEXT.
 
   link      each link of a .md file leads to a file, and its #anchor to a heading there
-  path      each file of the tree that README.md, CONTRIBUTING.md or a page of docs/ names is there
-            (docs/journal/ is history and may name files that have gone), and each page of docs/
-            that a source names
-  function  each function of docs/architecture.md, "Reading order", is in the file beside it
-  figure    each row of docs/results.md has a date, and a machine of the page's first table
+  path      each file or folder of the tree that README.md, CONTRIBUTING.md or a page of docs/ names
+            is there, whatever its suffix (docs/journal/ is history and may name files that have
+            gone), and each page of docs/ that a source names
+  function  docs/architecture.md, "Reading order", has twelve functions, each of which is defined in
+            the file beside it
+  figure    docs/results.md has tables of figures, all with the same columns, and each row has a
+            date, and a machine of the page's first table
 
 Usage: test_documents.py BUILD_FOLDER         tries the rules on small trees, then on this tree
        test_documents.py BUILD_FOLDER TREE    only looks at TREE
@@ -17,30 +19,21 @@ import re
 import sys
 import tempfile
 
-SOURCES = (".c", ".h", ".cu", ".cuh", ".cpp", ".py", ".sh", ".cmake", ".proto", ".md", ".txt")
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+sys.dont_write_bytecode = True
+from tree import find_files, functions_of, line_of, read
+
+TEXTS = (".c", ".h", ".cu", ".cuh", ".cpp", ".py", ".sh", ".cmake", ".proto", ".md", ".txt")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-ENDINGS = "c|h|cu|cuh|py|sh|md|proto|conf"
-PATH = re.compile(rf"(?<![\w./{{*<-])[a-z]\w*(?:/[\w.-]+)+\.(?:{ENDINGS})\b(?![*<{{])")
+PATH = re.compile(r"(?<![\w./{*<$=-])[a-z]\w*(?:/[\w-]+(?:\.[\w-]+)*)+(?![\w*<{/])")
+PLACEHOLDER = re.compile(r"/[A-Z]+(?:/|$)")  # as in tests/unit/FOLDER
 PAGE = re.compile(r"(?<![\w./-])docs/[\w/-]+\.md\b")
-FUNCTION = re.compile(r"^\| `(\w+)` \| ([\w/.]+) \|", re.MULTILINE)
+ROW = re.compile(r"^\| `(\w+)` \| ([\w/.]+) \|", re.MULTILINE)
+N_FUNCTIONS = 12
+MACHINES = "| machine | what it is |"
 FIGURES = "| figure | value | bar | machine | date | command |"
 DATE = re.compile(r"20\d\d-\d\d-\d\d")
 ANYWHERE = ("any", "not recorded")
-
-
-def find_files(tree):
-    """The paths of all files but those of build/ and of hidden folders."""
-    for folder, folders, names in os.walk(tree):
-        at_top = folder == tree
-        folders[:] = sorted(n for n in folders if n[0] != "." and not (at_top and n == "build"))
-        for name in sorted(names):
-            if name.endswith(SOURCES) and os.path.isfile(os.path.join(folder, name)):
-                yield os.path.relpath(os.path.join(folder, name), tree)
-
-
-def read(tree, path):
-    with open(os.path.join(tree, path), encoding="utf-8") as file:
-        return file.read()
 
 
 def anchors(text):
@@ -68,28 +61,39 @@ def find_paths(tree, text, pattern):
     """Files of the tree's folders that are named and not there, with their offsets."""
     for match in pattern.finditer(text):
         name = match.group(0)
-        if os.path.isdir(os.path.join(tree, name.split("/")[0])) and \
-                not os.path.exists(os.path.join(tree, name)):
+        top = name.split("/")[0]
+        if top != "build" and os.path.isdir(os.path.join(tree, top)) and \
+                not PLACEHOLDER.search(name) and not os.path.exists(os.path.join(tree, name)):
             yield match.start(), f"there is no {name}"
 
 
 def find_functions(tree, text):
-    """Functions of the reading order that are not in their files, with their offsets."""
-    order = text.find("\n## Reading order\n")
-    end = text.find("\n## ", order + 1)
-    for match in FUNCTION.finditer(text, max(order, 0), end if end > 0 else len(text)):
+    """Functions of the reading order that are not defined in their files, with their offsets."""
+    order = text.find("\n## Reading order\n") + 1
+    end = text.find("\n## ", order)
+    rows = list(ROW.finditer(text, order, end if end > 0 else len(text))) if order else []
+    if len(rows) != N_FUNCTIONS:
+        yield order, f"the reading order has {len(rows)} functions and not {N_FUNCTIONS}"
+    for match in rows:
         name, path = match.groups()
-        if not os.path.exists(os.path.join(tree, path)) or f"{name}(" not in read(tree, path):
-            yield match.start(), f"there is no {name} in {path}"
+        if not os.path.exists(os.path.join(tree, path)) or \
+                name not in (function.name for function in functions_of(read(tree, path))):
+            yield match.start(), f"{name} is not defined in {path}"
 
 
 def find_figures(text):
-    """Rows of the tables of figures without a date or with an unknown machine."""
+    """Tables of figures with other columns, and rows without a date or with an unknown machine."""
     machines = set(ANYWHERE) | set(re.findall(r"^\| ([A-Z]\d?) \|", text, re.MULTILINE))
-    at, is_table = 0, False
+    at, head, n_figures = 0, None, 0
     for line in text.splitlines(keepends=True):
-        is_table = is_table and line.startswith("|") or line.strip() == FIGURES
-        if is_table and line.strip() != FIGURES and not line.startswith("|---"):
+        if not line.startswith("|"):
+            head = None
+        elif head is None:
+            head = line.strip()
+            if head not in (MACHINES, FIGURES):
+                yield at, f"the columns of a table of figures are {FIGURES}"
+        elif head == FIGURES and not line.startswith("|---"):
+            n_figures += 1
             # A | within code is no border of a cell.
             cells = [c.strip() for c in re.sub(r"`[^`]*`", "`", line).strip().strip("|").split("|")]
             if len(cells) != 6 or not all(cells[i] for i in (0, 1, 3, 4, 5)):
@@ -99,10 +103,12 @@ def find_figures(text):
             elif not all(part.strip() in machines for part in cells[3].split(",")):
                 yield at, f"{cells[3]} is no machine of this page"
         at += len(line)
+    if not n_figures:
+        yield 0, "the page has no figure"
 
 
 def find_faults(tree):
-    for path in find_files(tree):
+    for path in find_files(tree, lambda name: name.endswith(TEXTS)):
         text = read(tree, path)
         found = []
         if path.endswith(".md"):
@@ -115,33 +121,55 @@ def find_faults(tree):
             found += find_functions(tree, text)
         if path == "docs/results.md":
             found += find_figures(text)
-        for line, what in sorted({(text.count("\n", 0, at) + 1, what) for at, what in found}):
+        for line, what in sorted({(line_of(text, at), what) for at, what in found}):
             yield f"{path}:{line}: {what}"
 
 
 def try_rules():
     """Each small tree has the faults that are listed, and no others."""
-    good = {"docs/a.md": "# A b, c\n[x](b.md#one) [y](#a-b-c) base/x.c base/*.c other/gone.c\n",
-            "docs/b.md": "## One\n", "base/x.c": "/* docs/a.md */\nint f(void) { return 0; }\n"}
+    good = {"docs/a.md": "# A b, c\n[x](b.md#one) [y](#a-b-c) base/x.c base/*.c other/gone.c\n"
+                         "base/run, base/FOLDER, base/test_*.c, build/gone and base/.\n",
+            "docs/b.md": "## One\n", "base/x.c": "/* docs/a.md */\nint f(void)\n{\n    g();\n}\n",
+            "base/run": "", "build/x": ""}
+    order = "\n## Reading order\n" + 11 * "| `f` | base/x.c | a |\n"
     row = "| speed | 2 | 1 | {} | {} | `a | b` |\n"
-    page = "| Z | two cores |\n\n" + FIGURES + "\n|---|---|---|---|---|---|\n"
+    machines = MACHINES + "\n|---|---|\n| Z | two cores |\n\n"
+    page = machines + FIGURES + "\n|---|---|---|---|---|---|\n"
     cases = [
         ({}, []),
         ({"README.md": "[x](docs/c.md)\n"}, ["README.md:1: there is no docs/c.md"]),
         ({"docs/c.md": "\n[x](a.md#two)\n"}, ["docs/c.md:2: docs/a.md has no heading for #two"]),
         ({"docs/c.md": "see base/gone.c\n"}, ["docs/c.md:1: there is no base/gone.c"]),
+        ({"docs/c.md": "see base/gone/run, `base/gone`.\nbase/g.yaml, base/g.json (base/g.cpp)\n"},
+         ["docs/c.md:1: there is no base/gone", "docs/c.md:1: there is no base/gone/run",
+          "docs/c.md:2: there is no base/g.cpp", "docs/c.md:2: there is no base/g.json",
+          "docs/c.md:2: there is no base/g.yaml"]),
         ({"docs/journal/c.md": "see base/gone.c\n"}, []),
         ({"base/y.h": "\n/* docs/gone.md */\n"}, ["base/y.h:2: there is no docs/gone.md"]),
-        ({"docs/architecture.md": "\n## Reading order\n| `f` | base/x.c | a |\n"}, []),
-        ({"docs/architecture.md": "\n## Reading order\n| `g` | base/x.c | a |\n"},
-         ["docs/architecture.md:3: there is no g in base/x.c"]),
+        ({"docs/architecture.md": order + "| `f` | base/x.c | a |\n"}, []),
+        ({"docs/architecture.md": order + "| `h` | base/x.c | a |\n"},
+         ["docs/architecture.md:14: h is not defined in base/x.c"]),
+        ({"docs/architecture.md": order + "| `g` | base/x.c | it is only called there |\n"},
+         ["docs/architecture.md:14: g is not defined in base/x.c"]),
+        ({"docs/architecture.md": order + "| `h` | base/y.h | it is only declared there |\n",
+          "base/y.h": "int h(void);\n/*\nint h(void)\n{\n}\n*/\n"},
+         ["docs/architecture.md:14: h is not defined in base/y.h"]),
+        ({"docs/architecture.md": order},
+         ["docs/architecture.md:2: the reading order has 11 functions and not 12"]),
+        ({"docs/architecture.md": "\n## Reading order\n- f: base/x.c\n\n## More\n" + order[18:]},
+         ["docs/architecture.md:2: the reading order has 0 functions and not 12"]),
+        ({"docs/architecture.md": "# Architecture\n"},
+         ["docs/architecture.md:1: the reading order has 0 functions and not 12"]),
         ({"docs/results.md": page + row.format("Z", "2026-11-27")}, []),
         ({"docs/results.md": page + row.format("Y", "2026-11-27")},
-         ["docs/results.md:5: Y is no machine of this page"]),
+         ["docs/results.md:7: Y is no machine of this page"]),
         ({"docs/results.md": page + row.format("Z", "today")},
-         ["docs/results.md:5: today is no date"]),
+         ["docs/results.md:7: today is no date"]),
         ({"docs/results.md": page + "| speed | 2 | 1 | Z | 2026-11-27 |\n"},
-         ["docs/results.md:5: a figure needs a value, a machine, a date and a command"]),
+         ["docs/results.md:7: a figure needs a value, a machine, a date and a command"]),
+        ({"docs/results.md": machines}, ["docs/results.md:1: the page has no figure"]),
+        ({"docs/results.md": page + row.format("Z", "2026-11-27") + "\n| figure | value |\n"},
+         [f"docs/results.md:9: the columns of a table of figures are {FIGURES}"]),
     ]
     for more, wanted in cases:
         with tempfile.TemporaryDirectory() as tree:

@@ -7,8 +7,10 @@ Usage: test_house.py BUILD_FOLDER
 import importlib.machinery
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "house")
@@ -22,8 +24,9 @@ class House(unittest.TestCase):
     def test_functions_have_their_lines_with_the_head(self):
         text = ("#include <a.h>\n\nint a;\n/* Adds. */\nstatic int add_all(int b,\n"
                 "                   int c)\n{\n    return b + c;\n}\n\nvoid f(void)\n{\n}\n")
-        self.assertEqual(list(house.functions_of("a.c", text)),
-                         [(5, "a.c:5", "add_all"), (3, "a.c:11", "f")])
+        self.assertEqual([(found.first, found.last, found.name)
+                          for found in house.functions_of(text)],
+                         [(5, 9, "add_all"), (11, 13, "f")])
 
     def test_the_longest_name_of_a_room_counts(self):
         rooms = house.read_rooms("| room | holds | may include |\n|---|---|---|\n"
@@ -42,6 +45,11 @@ class House(unittest.TestCase):
         self.check("a.c", "int a; // Those that stay\n/* Often the same one */\n",
                    ("begins with Those", 1))
 
+    def test_each_opening_of_the_style_guide_is_found(self):
+        for opening in ("What", "Of", "Whether", "Who", "Those", "The same"):
+            self.check("a.c", f"/* {opening} it is. */\n", (f"begins with {opening}", 1))
+        self.check("a.c", "int behind; // Rows behind it\n", ("behind", 1))
+
     def test_words_are_found_in_scripts_and_documents(self):
         self.check("a.py", '#!/usr/bin/python3\n"""Of a script."""\nwhoever = 1\n# The same\n',
                    ("begins with The same", 4), ("begins with Of", 2))
@@ -52,6 +60,16 @@ class House(unittest.TestCase):
         for words in ("by room", "Longest functions", "most C files", "does not want"):
             self.assertIn(words, done.stdout)
         self.assertRegex(done.stdout, r"(?m)^ +\d+ +\d+  speculation/planner$")
+
+    def test_it_needs_no_git(self):
+        with tempfile.TemporaryDirectory() as copy:
+            for path in ("tests/house", "tests/support/tree.py", "docs/architecture.md"):
+                os.makedirs(os.path.dirname(os.path.join(copy, path)), exist_ok=True)
+                shutil.copy(os.path.join(os.path.dirname(PATH), "..", path),
+                            os.path.join(copy, path))
+            done = subprocess.run([os.path.join(copy, "tests/house")], capture_output=True,
+                                  encoding="utf-8", check=True, env={"PATH": "/usr/bin:/bin"})
+        self.assertRegex(done.stdout, r"(?m)^ +3 +\d+  all$")
 
     def test_other_arguments_are_refused(self):
         done = subprocess.run([PATH, "--all"], capture_output=True, encoding="utf-8", check=False)
