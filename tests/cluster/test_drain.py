@@ -18,7 +18,7 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/support")
-import side_by_side
+import parallel_cases
 from cluster import Cluster, slowness, wait_until
 from far_cluster import FarRanks
 
@@ -282,4 +282,4 @@ class Drain(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    side_by_side.main(verbosity=2)
+    parallel_cases.main(verbosity=2)

@@ -16,7 +16,7 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/support")
-import side_by_side
+import parallel_cases
 from cluster import Cluster, wait_until
 
 BUILD = sys.argv[1]
@@ -210,4 +210,4 @@ class Hang(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    side_by_side.main(verbosity=2)
+    parallel_cases.main(verbosity=2)

@@ -11,7 +11,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-import side_by_side
+import parallel_cases
 from http_program import Server
 
 
@@ -75,4 +75,4 @@ class Vanishing(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    side_by_side.main(verbosity=2)
+    parallel_cases.main(verbosity=2)

@@ -14,7 +14,7 @@ import unittest
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-import side_by_side
+import parallel_cases
 from cluster import Cluster, ClusterError, Program, free_ports, wait_until
 from http2_raw import call
 from skips import skip
@@ -237,4 +237,4 @@ class OverMpi(unittest.TestCase):
 if __name__ == "__main__":
     if not os.path.exists(FAKE) or not os.path.exists(EMULATED):
         skip("this build has no NCCL or no emulated GPU")
-    side_by_side.main(verbosity=2)
+    parallel_cases.main(verbosity=2)

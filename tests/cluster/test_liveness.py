@@ -16,7 +16,7 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-import side_by_side
+import parallel_cases
 from rpc_python import OPTIONS, fields, grpc
 from cluster import Cluster, free_ports, wait_until
 from skips import skip
@@ -208,4 +208,4 @@ class Liveness(unittest.TestCase):
 if __name__ == "__main__":
     if not may_trace():
         skip("the kernel does not let this process trace another one")
-    side_by_side.main(verbosity=2)
+    parallel_cases.main(verbosity=2)

@@ -15,7 +15,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-import side_by_side
+import parallel_cases
 from rpc_python import OPTIONS, fields, grpc
 from cluster import Cluster, wait_until
 
@@ -233,4 +233,4 @@ class WorkerDrain(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    side_by_side.main(verbosity=2)
+    parallel_cases.main(verbosity=2)

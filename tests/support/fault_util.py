@@ -11,7 +11,7 @@ import time
 import unittest
 
 import cluster
-import side_by_side
+import parallel_cases
 from cluster import Cluster, ClusterError, Program, is_sanitized, slowness, wait_until
 
 BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build/release")
@@ -200,5 +200,5 @@ def start(name, folder, *arguments):
 def main(at_once=1):
     """at_once: how many of the script's tests run at the same time."""
     if at_once > 1:
-        side_by_side.main(at_once, verbosity=2, warnings="ignore")
+        parallel_cases.main(at_once, verbosity=2, warnings="ignore")
     unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2, warnings="ignore")
