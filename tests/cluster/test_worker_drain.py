@@ -17,7 +17,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 import parallel_cases
 from rpc_python import OPTIONS, fields, grpc
-from cluster import Cluster, wait_until
+from cluster import Cluster, bound, wait_until
 
 BUILD = sys.argv[1] if len(sys.argv) > 1 else "build/release"
 TARGET = "/outrider.target.v1.Target/"
@@ -102,7 +102,7 @@ class WorkerDrain(unittest.TestCase):
         holder.let_go()
         began = time.monotonic()
         self.assertEqual(world.workers.wait(10), 0)
-        self.assertLess(time.monotonic() - began, AT_ONCE_S)
+        self.assertLess(time.monotonic() - began, bound(AT_ONCE_S))
 
     def test_a_coordinator_that_is_gone_has_let_go(self):
         world, [holder] = self.ranks()
@@ -118,7 +118,7 @@ class WorkerDrain(unittest.TestCase):
         self.told(holder)
         self.assertEqual(world.workers.wait(10), 0)
         self.assertGreater(time.monotonic() - began, 1.9)
-        self.assertLess(time.monotonic() - began, 2 + AT_ONCE_S)
+        self.assertLess(time.monotonic() - began, 2 + bound(AT_ONCE_S))
         self.assertIn("drain_timeout", world.workers.log())
 
     def test_a_second_signal_ends_it_at_once(self):
@@ -211,7 +211,7 @@ class WorkerDrain(unittest.TestCase):
             holder.let_go()
         began = time.monotonic()
         self.assertNotEqual(world.workers.wait(10), 0)
-        self.assertLess(time.monotonic() - began, 5)
+        self.assertLess(time.monotonic() - began, bound(5))
 
     def test_a_text_that_runs_is_finished(self):
         """With a real coordinator, whose steps are answered meanwhile."""
@@ -229,7 +229,7 @@ class WorkerDrain(unittest.TestCase):
             self.assertEqual((run.returncode, (first + rest).decode()), (0, alone.stdout),
                              said)
             self.assertEqual(world.workers.wait(30), 0)
-            self.assertLess(time.monotonic() - began, 8 + AT_ONCE_S)
+            self.assertLess(time.monotonic() - began, 8 + bound(AT_ONCE_S))
 
 
 if __name__ == "__main__":

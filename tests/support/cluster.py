@@ -38,6 +38,7 @@ MPI_ENVIRONMENT = {
     "ASAN_OPTIONS": "detect_leaks=0",
 }
 LOG_TAIL_LINES = 30
+SLOWEST = 4.0
 # Many clusters run on this machine, and most tests do not ask over HTTP.
 os.environ.setdefault("OUTRIDER_HTTP", "off")
 # A test that hangs says where, shortly before ctest ends it.
@@ -109,9 +110,15 @@ def descendants(pid):
 
 def slowness():
     """How many times as long as on a quiet machine something may take: what OUTRIDER_TEST_SLOW says
-    or, where more processes than cores want to run, as many times as there are more of them."""
-    return max(1.0, float(os.environ.get("OUTRIDER_TEST_SLOW", 1)),
-               os.getloadavg()[0] / (os.cpu_count() or 1))
+    or, where more processes than cores want to run, as many times as there are more of them; never
+    more than SLOWEST, because a bound that grows without end cannot fail."""
+    return min(SLOWEST, max(1.0, float(os.environ.get("OUTRIDER_TEST_SLOW", 1)),
+                            os.getloadavg()[0] / (os.cpu_count() or 1)))
+
+
+def bound(seconds):
+    """The seconds that something may take which takes fewer than these on a quiet machine."""
+    return seconds * slowness()
 
 
 def wait_until(condition, timeout, what):
