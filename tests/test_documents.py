@@ -3,6 +3,8 @@
 """Holds the documents of a tree to what they name, and prints each fault as FILE:LINE: TEXT.
 
   link      each link of a .md file leads to a file, and its #anchor to a heading there
+  heading   where README.md, CONTRIBUTING.md or a page of docs/ names a page and a quoted heading of
+            it, the page has such a heading, or a paragraph that begins with it in bold letters
   path      each file or folder of the tree that README.md, CONTRIBUTING.md or a page of docs/ names
             is there, whatever its suffix (docs/journal/ is history and may name files that have
             gone), and each page of docs/ that a source names
@@ -27,6 +29,7 @@ TEXTS = (".c", ".h", ".cu", ".cuh", ".cpp", ".py", ".sh", ".cmake", ".proto", ".
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 PATH = re.compile(r"(?<![\w./{*<$=-])[a-z]\w*(?:/[\w-]+(?:\.[\w-]+)*)+(?![\w*<{/])")
 PLACEHOLDER = re.compile(r"/[A-Z]+(?:/|$)")  # as in tests/unit/FOLDER
+QUOTED = re.compile(r"(?<![\w/])(docs/[\w/-]+\.md|\w+\.md)(?:\]\([^)]*\))?,\s+\"([^\"]+)\"")
 PAGE = re.compile(r"(?<![\w./-])docs/[\w/-]+\.md\b")
 ROW = re.compile(r"^\| `(\w+)` \| ([\w/.]+) \|", re.MULTILINE)
 N_FUNCTIONS = 12
@@ -65,6 +68,17 @@ def find_paths(tree, text, pattern):
         if top != "build" and os.path.isdir(os.path.join(tree, top)) and \
                 not PLACEHOLDER.search(name) and not os.path.exists(os.path.join(tree, name)):
             yield match.start(), f"there is no {name}"
+
+
+def find_headings(tree, path, text):
+    """Quoted headings that their pages do not have, with their offsets."""
+    for match in QUOTED.finditer(text):
+        name, heading = match.group(1), " ".join(match.group(2).split()).rstrip(",.")
+        page = name if "/" in name else os.path.join(os.path.dirname(path), name)
+        if os.path.exists(os.path.join(tree, page)) and \
+                not re.search(rf"^(?:#+ (?:\d+\. )?{re.escape(heading)}$|"
+                              rf"\*\*{re.escape(heading)}\.\*\*)", read(tree, page), re.M):
+            yield match.start(), f"{page} has no heading \"{heading}\""
 
 
 def find_functions(tree, text):
@@ -115,6 +129,7 @@ def find_faults(tree):
             found += find_links(tree, path, text)
         if re.match(r"(README|CONTRIBUTING|docs/[\w-]+)\.md$", path):
             found += find_paths(tree, text, PATH)
+            found += find_headings(tree, path, text)
         elif not path.startswith(("docs/journal/", "tests/test_")):
             found += find_paths(tree, text, PAGE)
         if path == "docs/architecture.md":
@@ -144,6 +159,11 @@ def try_rules():
          ["docs/c.md:1: there is no base/gone", "docs/c.md:1: there is no base/gone/run",
           "docs/c.md:2: there is no base/g.cpp", "docs/c.md:2: there is no base/g.json",
           "docs/c.md:2: there is no base/g.yaml"]),
+        ({"docs/c.md": "docs/b.md, \"One\", [d](d.md), \"Bold\", d.md, \"Two\"",
+          "docs/d.md": "# 1. Two\n**Bold.** x\n"}, []),
+        ({"docs/c.md": "\ndocs/b.md, \"Two\", b.md,\n\"O\""},
+         ["docs/c.md:2: docs/b.md has no heading \"O\"",
+          "docs/c.md:2: docs/b.md has no heading \"Two\""]),
         ({"docs/journal/c.md": "see base/gone.c\n"}, []),
         ({"base/y.h": "\n/* docs/gone.md */\n"}, ["base/y.h:2: there is no docs/gone.md"]),
         ({"docs/architecture.md": order + "| `f` | base/x.c | a |\n"}, []),

@@ -88,10 +88,10 @@ function count_unit(   unit) {
     n_units[unit]++
 }
 
-function check_halls(   hall) {
-    for (hall in n_units) {
-        if (n_units[hall] <= 25 || hall == "model/jinja") continue
-        printf "%s/:1: %d units; more than 25 in a folder are a stop\n", hall, n_units[hall]
+function check_folders(   path) {
+    for (path in n_units) {
+        if (n_units[path] <= 25 || path == "model/jinja") continue
+        printf "%s/:1: %d units; more than 25 in a folder are a stop\n", path, n_units[path]
         is_bad = 1
     }
 }
@@ -258,7 +258,7 @@ FNR == 1 {
 }
 END {
     check_length()
-    check_halls()
+    check_folders()
     exit is_bad
 }
 AWK
@@ -495,7 +495,7 @@ try_rules_5_and_6() {
 }
 
 # Trees of FOLDER with N sources, each with its header, and one header alone.
-make_hall() { # make_hall FOLDER N
+make_folder() { # make_folder FOLDER N
     echo '/* a line */' | make_tree "$1/alone.h"
     for i in $(seq "$2"); do
         cp "$work/tree/$1/alone.h" "$work/tree/$1/a$i.c"
@@ -503,16 +503,16 @@ make_hall() { # make_hall FOLDER N
     done
 }
 
-try_halls() {
+try_folders() {
     for case in 'base 24 0' 'base 25 1' 'model/checkpoint 25 1' 'model/jinja 25 0' 'bench 25 0' \
         'tests/unit/base 25 0'; do
         set -- $case
-        make_hall "$1" "$2"
+        make_folder "$1" "$2"
         found=0
         check_tree "$work/tree" >"$work/out" || found=1
         [ "$found" -eq 0 ] || grep -q "^$1/:1: 26 units" "$work/out" || found=wrong
         if [ "$found" != "$3" ]; then
-            echo "the checker was to find $3 halls in $1 with $2 sources and a header:"
+            echo "the checker was to find $3 folders in $1 with $2 sources and a header:"
             head -n 20 "$work/out"
             n_failed=$((n_failed + 1))
         fi
@@ -574,7 +574,7 @@ try_rule_2
 try_rule_3
 try_rule_4
 try_rules_5_and_6
-try_halls
+try_folders
 try_rule_7
 try_rule_8
 [ $n_failed -eq 0 ] && echo "the checker finds what it should"

@@ -1,5 +1,5 @@
-"""Runs the tests of one unittest script at the same time, for scripts whose tests mostly wait: for a
-deadline, a link, a process that ends. Each test must start what it needs by itself.
+"""Runs the tests of one unittest script at the same time, for scripts whose tests mostly wait for
+a deadline, a link or a process that ends. Each test must start what it needs by itself.
 
     if __name__ == "__main__":
         parallel_cases.main()           # in place of unittest.main

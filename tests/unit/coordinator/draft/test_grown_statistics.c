@@ -166,12 +166,13 @@ static void setup_small(struct bench *b, enum accept_rule rule, float temperatur
 }
 
 /* As many as each wrong way needs to be found, and for what is right as many as time allows. The
- * wrong ways take most of the time, so they are found where all draws are made. */
+ * cheapest wrong way is found by every run; the others take most of the time, so they are looked
+ * for only where all draws are made. */
 static int n_draws_of(enum accept_rule rule, enum way way)
 {
     int n = draws_part(64000, 1000);
     if (way == SAME_COIN) return 2 * n;
-    if (way == OTHER_Q) return n / 4;
+    if (way == OTHER_Q) return draws_all(64000, 1000) / 4;
     if (way != RIGHT && way != FOLLOWS) return n;
     return rule == RULE_NAIVE ? n / 12 * 5 : n / 6 * 5;
 }
@@ -220,20 +221,22 @@ END_TEST
 
 START_TEST(wrong_ways_to_follow_are_found)
 {
-    double dropped =
-        p_value(RULE_REJECTION, flat, FOLLOWS_DROPPED, "following, left out after a look");
-    double looks = p_value(RULE_REJECTION, sharp, FOLLOWS_LOOKS, "following, shared after a look");
     ck_assert(p_value(RULE_REJECTION, sharp, FOLLOWS, "following a sharp q") >= P_LEAST);
-    ck_assert(!draws_are_all() || (dropped < P_LEAST && looks < P_LEAST));
+    if (!draws_are_all()) return;
+    ck_assert(p_value(RULE_REJECTION, flat, FOLLOWS_DROPPED, "following, left out after a look") <
+              P_LEAST);
+    ck_assert(p_value(RULE_REJECTION, sharp, FOLLOWS_LOOKS, "following, shared after a look") <
+              P_LEAST);
 }
 END_TEST
 
 START_TEST(wrong_ways_are_found)
 {
     double other = p_value(RULE_REJECTION, flat, OTHER_Q, "the chain's q is told");
-    double dropped = p_value(RULE_REJECTION, flat, DROPPED, "left out after a look");
-    double coin = p_value(RULE_BLOCK, flat, SAME_COIN, "the chain's coin is used again");
-    ck_assert(!draws_are_all() || (other < P_LEAST && dropped < P_LEAST && coin < P_LEAST));
+    ck_assert(DRAWS_ARE_FEW || other < P_LEAST);
+    if (!draws_are_all()) return;
+    ck_assert(p_value(RULE_REJECTION, flat, DROPPED, "left out after a look") < P_LEAST);
+    ck_assert(p_value(RULE_BLOCK, flat, SAME_COIN, "the chain's coin is used again") < P_LEAST);
 }
 END_TEST
 
