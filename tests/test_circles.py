@@ -44,7 +44,7 @@ KNOWN_CIRCLES = {
         ("model/jinja/access.c", "model/jinja/call.c", "model/jinja/compare.c",
          "model/jinja/eval.c", "model/jinja/methods", "model/jinja/operators.c",
          "model/jinja/pystring", "model/jinja/render"),
-    "The parser descends recursively: in brackets stands an expression, in a block statements.":
+    "The parser descends recursively: brackets hold an expression, and a block holds statements.":
         ("model/jinja/parse_operators.c", "model/jinja/parse_postfix.c",
          "model/jinja/parse_primary.c", "model/jinja/parse_statement.c", "model/jinja/parser"),
 }
@@ -225,7 +225,7 @@ CASES = [
     ("includes in comments, and a string that looks like the start of one", {
         "a/x.h": '/* then\n#include "a/y.h"\n*/\n// #include "a/y.h"\nchar *s = "/*";\n',
         "a/y.h": '#include "a/x.h"\n'}, []),
-    ("an include behind a string that looks like the start of a comment", {
+    ("an include after a string that looks like the start of a comment", {
         "a/x.h": 'char *s = "/*";\n#include "a/y.h" /* why */\n', "a/y.h": '#include "a/x.h"\n'},
      ["a/x.h:2 a/y.h", "a/y.h:1 a/x.h"]),
     ("the build folder is not looked at", {
@@ -272,8 +272,8 @@ def make_tree(tree, files):
 
 
 def try_call_case(what, files, expected):
-    """Whether exactly the expected circle of calls is found in a tree of these files, and whether a
-    list of known circles that differs from it is refused."""
+    """Returns True if exactly the expected circle of calls is found in a tree of these files, and
+    if a list of known circles that differs from it is refused."""
     with tempfile.TemporaryDirectory() as tree:
         make_tree(tree, files)
         found = [sorted(circle) for circle in find_call_circles(read_calls(tree))]
@@ -290,7 +290,7 @@ def try_call_case(what, files, expected):
 
 
 def try_case(what, files, expected):
-    """Whether exactly the expected circle is found in a tree of these files."""
+    """Returns True if exactly the expected circle is found in a tree of these files."""
     with tempfile.TemporaryDirectory() as tree:
         make_tree(tree, files)
         circles = find_circles(read_graph(tree))

@@ -19,7 +19,7 @@
 #     of a room, where a source and its header are one unit, but for model/jinja
 #   6 clang-format 14 has nothing to change, where it is installed
 #   7 no line of source, scripts or documentation over 100 columns, but for Markdown tables, lines
-#     with an address (http...) and lines that are one unbreakable word behind a comment's or a
+#     with an address (http...) and lines that are one unbreakable word after a comment's or a
 #     list's mark
 #   8 a script whose first line says what runs it may be run
 # Usage: test_rooms.sh BUILD_FOLDER         tries the rules on small bad trees, then on this tree
@@ -303,7 +303,7 @@ find_formatter() {
     done
 }
 
-check_tree() { # check_tree ROOT [TABLE]: TABLE stands for docs/architecture.md
+check_tree() { # check_tree ROOT [TABLE]: TABLE takes the place of docs/architecture.md
     (
         set -f
         cd "$1" || exit 1

@@ -65,7 +65,7 @@ def folders():
         "1000": token("<|im_start|>", special=True), "1001": token("<|im_end|>", special=True),
         "1003": token("[MASK]", special=True, lstrip=True), "1005": token("<tool>"),
         "1002": token("<|fim|>", normalized=True)}}}
-    yield "added_tokens_decoder with ids behind the vocabulary", [], {config: {
+    yield "added_tokens_decoder with ids past the vocabulary", [], {config: {
         "added_tokens_decoder": {"1006": token("<new>", special=True)}}}
     yield "added_tokens_decoder and a name that is not in it", [], {config: {
         "eos_token": "<|im_end|>",
@@ -83,7 +83,7 @@ def folders():
     yield "additional_special_tokens with flags", [], {config: {"additional_special_tokens": [
         saved("<|im_start|>", special=True), saved("<|fim|>", lstrip=True, special=True)]}}
     yield "added_tokens", [], {config: {}, added: {"<tool>": 1005, "<|fim|>": 1002}}
-    yield "added_tokens behind the vocabulary", [], {config: {}, added: {"<new>": 1006}}
+    yield "added_tokens past the vocabulary", [], {config: {}, added: {"<new>": 1006}}
     yield "added_tokens, one of them special", [], {
         config: {"eos_token": "<|im_end|>"}, added: {"<|im_end|>": 1001, "<tool>": 1005}}
     yield "added_tokens that are listed as special", [], {

@@ -1,4 +1,4 @@
-/* What the statistics of rules over trees share: rounds in a made-up world until some tokens are
+/* Shared by the statistics of rules over trees: rounds in a made-up world until some tokens are
  * committed, a chi-square test of what they are, and how many guesses stay. */
 #pragma once
 
@@ -124,7 +124,7 @@ static inline double p_value(const struct tree_world *world, const struct tree_p
     return p_value_of(draws_part(DRAWS, FEW_DRAWS), world, plan, grow, accept, name);
 }
 
-/* Of a wrong way, which must be found. */
+/* Makes all draws in every run, for a wrong way, which must be found. */
 static inline double p_value_of_wrong(const struct tree_world *world, const struct tree_plan *plan,
                                       grow_fn *grow, tree_accept_fn *accept, const char *name)
 {

@@ -67,7 +67,7 @@ lifecycle:
 {{- end }}
 
 {{- define "outrider.shmVolume" -}}
-# What ranks of one pod, NCCL or Open MPI share; it counts as the pod's memory.
+# Memory that ranks of one pod, NCCL or Open MPI share; it counts as the pod's.
 - name: shm
   emptyDir:
     medium: Memory
