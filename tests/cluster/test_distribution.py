@@ -38,7 +38,7 @@ PROMPT = [338]  # in tales: "The"
 TOP_K = 20
 N_DRAFT = 3
 ONE_OF = 1 if "OUTRIDER_TEST_LONG" in os.environ else 10  # draws
-# Of what is so rare that a tenth of the draws may have none for one of the rules, but not for both.
+# Events so rare that a tenth of the draws may have none for one of the rules, but not for both.
 FEWEST = 1 if ONE_OF == 1 else 0
 N_DRAWS = 33000 // ONE_OF
 N_TALES = 6000 // ONE_OF

@@ -62,7 +62,7 @@ def made_metrics():
 
 
 class World:
-    """What all tests share, made once."""
+    """Objects that all tests share, made once."""
     overlays = {}
     schemas = None
     options = {}

@@ -51,7 +51,7 @@ class ClusterError(Exception):
 
 
 def is_sanitized(build):
-    """Whether the programs of this build folder check every access."""
+    """Returns True if the programs of this build folder check every access."""
     with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as file:
         return re.search(r"^OUTRIDER_SANITIZE:\w+=.+$", file.read(), re.M) is not None
 

@@ -1,4 +1,4 @@
-"""What the fault tests share: programs that must end with one sentence, requests in mid-stream, and
+"""Shared by the fault tests: programs that must end with one sentence, requests in mid-stream, and
 a cluster whose steps take long enough that something can happen in between."""
 import json
 import os
@@ -127,7 +127,7 @@ class World(Cluster):
                   file=sys.stderr)
 
     def health_word(self):
-        """What `outrider health` prints, or why it prints nothing."""
+        """Returns what `outrider health` prints, or why it prints nothing."""
         done = self.outrider("health")
         return (done.stdout or done.stderr).strip()
 
