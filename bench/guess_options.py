@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """What an option that changes guesses is worth in service, and that it changes no text.
 
-    bench/guess_options.py BUILD [lookup|trees|draft-staged|lookup-append] [--clients 1,8,32]
+    bench/guess_options.py BUILD [lookup|trees|draft-staged|draft-ahead|half-batches|lookup-append]
+                           [--clients 1,8,32]
                            [--turns 20] [--tokens 400] [--target MODEL] [--draft MODEL] [--k K]
                            [--texts greedy,sampled] [--ranks 1] [--values ONE OTHER]
                            [--kernels avx2] [--device cuda] [--delay-ms 4] [--also "FLAG ..."]
 
 Two clusters run side by side, which differ in one option alone: --lookup session and none, --trees,
---draft-staged or --lookup-append auto and off, or two other values of that option. In each turn
+one of the others auto and off, or two other values of that option. In each turn
 both get the same requests, one cluster after the other and in the next turn the other way around,
 so that a change of the machine's speed affects both. One that has no requests does nothing. There
 are two kinds of texts:
@@ -35,7 +36,8 @@ from cluster import Cluster
 from far_cluster import FarRanks
 
 OPTIONS = {"lookup": ("session", "none"), "trees": ("auto", "off"),
-           "draft-staged": ("auto", "off"), "lookup-append": ("auto", "off")}
+           **{name: ("auto", "off")
+              for name in ("draft-staged", "draft-ahead", "half-batches", "lookup-append")}}
 EQUAL = {"greedy": ("--temperature", "0"), "sampled": ("--temperature", "1", "--rule", "coupled")}
 TEXTS = {**EQUAL, **{rule: ("--temperature", "1", "--rule", rule)
                      for rule in ("rejection", "block")}}
