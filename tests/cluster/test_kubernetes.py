@@ -50,8 +50,8 @@ def source_of(rule):
 
 
 def coordinator_series():
-    table = read("coordinator", "signals", "signals_table.c")
-    names = {"outrider_" + name for name in re.findall(r'\((?:SIGNAL_\w+), "(\w+)"', table)}
+    table = read("coordinator", "signals", "signals_rows.h")
+    names = {"outrider_" + name for name in re.findall(r'^SIGNAL\(\w+, \w+, "(\w+)"', table, re.M)}
     return names | {name + "_bucket" for name in names}
 
 
