@@ -23,15 +23,28 @@ add_custom_command(OUTPUT ${page_code}
 outrider_room(page FOLDERS coordinator/page LINK outrider_http)
 target_sources(outrider_page PRIVATE ${page_code})
 
+# The rooms of coordinator/, each above those that it links. jobs, signals and sender, which many
+# threads share, are libraries of their own in CMakeLists.txt, because they need no gRPC.
 outrider_room(discovery FOLDERS coordinator/discovery LINK outrider_proto outrider_rpc)
-outrider_room(coordinator FOLDERS coordinator coordinator/draft coordinator/engine coordinator/grpc
-  coordinator/job coordinator/kv coordinator/openai coordinator/openai/request coordinator/round
-  coordinator/schedule coordinator/sequence coordinator/signals coordinator/store
-  coordinator/target
-  EXCLUDE "/(main|jobs|jobs_record|signals|signals_table|reporter|job_origin|sender)\\.c$"
-  LINK outrider_jobs outrider_signals outrider_sender outrider_discovery outrider_page
-       outrider_proto outrider_rpc outrider_http outrider_speculation outrider_lookup outrider_model
-       outrider_tokenizer)
+outrider_room(kv FOLDERS coordinator/kv LINK outrider_backend)
+outrider_room(target FOLDERS coordinator/target LINK outrider_discovery outrider_accept)
+outrider_room(job FOLDERS coordinator/job EXCLUDE "/sender\\.[ch]$"
+  LINK outrider_sender outrider_signals outrider_discovery outrider_lookup outrider_tokenizer)
+outrider_room(store FOLDERS coordinator/store EXCLUDE "/(jobs|jobs_record)\\.c$"
+  LINK outrider_jobs outrider_job)
+outrider_room(grpc FOLDERS coordinator/grpc LINK outrider_store)
+outrider_room(openai_request FOLDERS coordinator/openai/request
+  LINK outrider_signals outrider_proto outrider_accept outrider_http)
+outrider_room(openai FOLDERS coordinator/openai
+  LINK outrider_openai_request outrider_store outrider_page)
+outrider_room(sequence FOLDERS coordinator/sequence
+  LINK outrider_job outrider_kv outrider_accept outrider_planner)
+outrider_room(draft FOLDERS coordinator/draft LINK outrider_sequence outrider_model)
+outrider_room(schedule FOLDERS coordinator/schedule LINK outrider_draft outrider_target)
+outrider_room(round FOLDERS coordinator/round LINK outrider_schedule)
+outrider_room(engine FOLDERS coordinator/engine LINK outrider_round)
+outrider_room(coordinator FOLDERS coordinator EXCLUDE "/main\\.c$"
+  LINK outrider_engine outrider_grpc outrider_openai)
 outrider_room(client FOLDERS client client/jobs client/plan client/link client/figures client/bench
   client/replay EXCLUDE "/main\\.c$"
   LINK outrider_proto outrider_rpc outrider_speculation outrider_lookup outrider_tokenizer
