@@ -8,7 +8,7 @@ enum {
     RANKS_MAX = SLICES_MAX,
     /* Target groups of a coordinator. */
     GROUPS_MAX = 16,
-    /* Of TCP. */
+    /* The highest port number of TCP. */
     PORT_MAX = 65535,
     /* K: guesses of a round that follow each other. */
     DRAFT_MAX = 16,

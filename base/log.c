@@ -89,8 +89,9 @@ static struct field read_field(const char *format, size_t len)
     return f;
 }
 
-/* How many bytes the first len bytes of the format become. The compiler checks the format where it
- * is written; it cannot check a part of it, and does not try to behind a pointer. */
+/* Returns how many bytes the first len bytes of the format become. The compiler checks the format
+ * where it is written; it cannot check a part of it, and does not try where vsnprintf is called
+ * through a pointer. */
 static size_t printed_length(const char *format, size_t len, va_list args)
 {
     int (*const print)(char *, size_t, const char *, va_list) = vsnprintf;
@@ -110,7 +111,7 @@ struct line {
     size_t len;
 };
 
-/* What does not fit is left out; one byte is for the line's end. */
+/* Appends len bytes to the line, or as many as fit; one byte is for the line's end. */
 static void put(struct line *line, const char *text, size_t len)
 {
     size_t room = sizeof line->text - 1 - line->len, n = len < room ? len : room;

@@ -19,7 +19,7 @@ int log_parse_level(const char *name, enum log_level *level);
  * taken from the format alone, so that no argument can pretend to be another field: a value that
  * has blanks or quotes is quoted and escaped. A field whose value is empty or not finite is left
  * out. In JSON a value that is a single number in the format is a number, and any other one is a
- * string. Values of more than 1.5 kB together are cut; '?' stands for control characters and for
- * bytes that are not UTF-8. */
+ * string. Values of more than 1.5 kB together are cut; control characters and bytes that are not
+ * UTF-8 become '?'. */
 void log_line(enum log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

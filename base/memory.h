@@ -25,7 +25,7 @@ void mem_trim(size_t *resident_bytes, size_t grown_bytes);
 #define mem_array(pointer, n, size, err)                                \
     (*(pointer) = (__typeof__(*(pointer)))mem_zeroed((n), (size), err), \
      *(pointer) ? 0 : ERR_NO_MEMORY)
-/* Behind mem_array; returns NULL when err is set. */
+/* The function of mem_array; returns NULL when err is set. */
 void *mem_zeroed(size_t n, size_t size, struct error *err);
 
 /* Makes room for n elements in the array *pointer, which has room for *capacity (a size_t), and
@@ -36,7 +36,7 @@ void *mem_zeroed(size_t n, size_t size, struct error *err);
     (*(pointer) =                                                                                 \
          (__typeof__(*(pointer)))mem_grown(*(pointer), (capacity), (n), sizeof **(pointer), err), \
      *(capacity) >= (n) ? 0 : ERR_NO_MEMORY)
-/* Behind mem_grow; returns the old array when err is set. */
+/* The function of mem_grow; returns the old array when err is set. */
 void *mem_grown(void *array, size_t *capacity, size_t n, size_t size, struct error *err);
 
 /* Sets *pointer to zeroed memory of at least `bytes` bytes in whole pages, aligned to 2 MiB and
@@ -46,7 +46,7 @@ void *mem_grown(void *array, size_t *capacity, size_t n, size_t size, struct err
 #define mem_pages(pointer, bytes, err)                                 \
     (*(pointer) = (__typeof__(*(pointer)))mem_map_pages((bytes), err), \
      *(pointer) ? 0 : ERR_NO_MEMORY)
-/* Behind mem_pages; returns NULL when err is set. */
+/* The function of mem_pages; returns NULL when err is set. */
 void *mem_map_pages(size_t bytes, struct error *err);
 void mem_pages_free(void *pages, size_t bytes);
 

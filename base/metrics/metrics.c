@@ -51,8 +51,8 @@ static char *show_count(uint64_t n, char *out)
     return out;
 }
 
-/* n / unit, where unit is a power of ten above n: a point and the digits behind it, without zeros
- * at the end; nothing for 0. Returns the end. */
+/* Writes n / unit, where unit is a power of ten above n: a point and the digits after it, without
+ * zeros at the end; nothing for 0. Returns the end. */
 static char *show_fraction(uint64_t n, uint64_t unit, char *out)
 {
     if (n) *out++ = '.';
@@ -65,7 +65,7 @@ static char *show_fraction(uint64_t n, uint64_t unit, char *out)
     return out;
 }
 
-/* What a shown 1 is of what is recorded; 0: not a whole number that we know. */
+/* Returns how many recorded units a shown 1 has; 0: not a whole number that we know. */
 static uint64_t unit_of(const struct metric_family *f)
 {
     if (f->scale == 0) return 1;

@@ -42,7 +42,7 @@ void metrics_set(struct metrics *metrics, int family, int value, int64_t to);
 /* Adds `what` to a histogram, n times. */
 void metrics_observe(struct metrics *metrics, int family, int value, int64_t what, int64_t n);
 
-/* Of a counter or a gauge, as it was recorded; of a histogram, how often it was observed. */
+/* Returns the recorded value of a counter or a gauge, or how often a histogram was observed. */
 int64_t metrics_get(const struct metrics *metrics, int family, int value);
 
 /* Which part of the table is shown, and how. */
@@ -52,7 +52,7 @@ struct metrics_view {
     int first, n;       /* families */
 };
 
-/* What a view shows, without the numbers, so that a page that is asked for again and again takes
+/* The text of a view without its numbers, so that a page that is asked for again and again takes
  * little time. Immutable; keeps metrics, nothing of the view. Errors: ERR_NO_MEMORY. */
 struct metrics_page;
 int metrics_page_open(struct metrics_page **page, const struct metrics *metrics,

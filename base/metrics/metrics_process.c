@@ -45,7 +45,7 @@ struct metrics_process {
     int stat_fd; /* /proc/self/stat; -1 = it cannot be read */
 };
 
-/* What /proc/self/stat says that we want. */
+/* The fields of /proc/self/stat that are shown. */
 struct stat_figures {
     long threads, resident_pages;
     unsigned long virtual_bytes;

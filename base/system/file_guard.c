@@ -65,7 +65,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     (void)context;
     struct guard *guard = info->si_code == BUS_ADRERR ? find((uintptr_t)info->si_addr) : NULL;
-    if (!guard) { /* not ours: it comes again, for whoever was there before */
+    if (!guard) { /* not ours: the signal comes again, for the handler that was there before */
         sigaction(number, &earlier, NULL);
         if (info->si_code <= 0) raise(number); /* a process has sent it */
         return;

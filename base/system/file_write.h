@@ -25,7 +25,7 @@ struct file_piece {
  * `owner`, if that is not NULL and this user may do so. If two processes do
  * this at once, both succeed and one of the two files remains. The space is reserved first, so that
  * a full disk is noticed at once.
- * Errors: ERR_IO, with the path; nothing is left behind then. */
+ * Errors: ERR_IO, with the path; no part of the file remains then. */
 int file_write_whole(const char *path, const struct file_piece *pieces, int n_pieces,
                      size_t size_bytes, struct file_owner *owner, struct error *err);
 

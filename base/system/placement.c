@@ -104,8 +104,8 @@ static struct span span_at(const struct cores *cores, int begin, bool is_node, b
     return span;
 }
 
-/* Of the nodes or caches in `in`, the one with the fewest free cores that are enough; if none has
- * enough, the one with most. */
+/* Returns the node or cache in `in` with the fewest free cores that are enough; if none has enough,
+ * the one with most. */
 static struct span best_span(const struct cores *cores, struct span in, bool is_node, bool is_slow,
                              int n_wanted)
 {

@@ -24,7 +24,7 @@ struct placement_wish {
     bool has_coordinator; /* that drafts on these CPUs too */
 };
 
-/* What a process tells the others of its group. */
+/* Facts that a process tells the others of its group. */
 struct placement_fact {
     uint64_t host;
     uint8_t mask[TOPOLOGY_MASK_BYTES];
@@ -77,7 +77,8 @@ const char *placement_show(const struct placement *placement, char *out, int out
  * the CPU. A CPU of -1 changes nothing.
  * Errors: ERR_IO. */
 int placement_enter(int cpu, struct error *err);
-/* The same for the CPUs that the placement is confined to; changes nothing if it is not. */
+/* Confines the thread to the CPUs that the placement is confined to; changes nothing if it is not.
+ * Errors: ERR_IO. */
 int placement_confine(const struct placement *placement, struct error *err);
 /* Lets the thread run on all CPUs of topology again. */
 void placement_leave(const struct topology *topology);

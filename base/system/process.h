@@ -1,5 +1,5 @@
-/* What every program does once: memory tuning, as many open files as may be, SIGPIPE off, an
- * orderly end on a signal, and SIGHUP as the wish that files are read again. */
+/* The setup of every program: memory tuning, as many open files as may be, SIGPIPE off, an orderly
+ * end on a signal, and SIGHUP as the wish that files are read again. */
 #pragma once
 
 #include <stdbool.h>
@@ -35,8 +35,8 @@ void process_started(void);
  * ended normally. Restores the calling thread's signal mask from before process_open. */
 void process_close(void);
 
-/* What on_stop has waited for is over: of the grace time, grace_ms are left at most. From any
- * thread; does nothing while the process is not stopping. */
+/* Shortens the grace time: on_stop has seen that its work is over, and at most grace_ms are left.
+ * From any thread; does nothing while the process is not stopping. */
 void process_hasten(int grace_ms);
 
 /* The process can no longer do its work: it ends as after SIGTERM, what was accepted is finished

@@ -1,4 +1,4 @@
-/* What the main of every server does: options, start, run, exit status. */
+/* The main function that all servers share: options, start, run, exit status. */
 #include "base/system/program.h"
 
 #include <stdio.h>

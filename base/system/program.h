@@ -1,4 +1,4 @@
-/* What the main of every server does alike: the options that all of them have, the way from start
+/* The main function that all servers share: the options that all of them have, the way from start
  * to end, and the exit status. */
 #pragma once
 
@@ -41,7 +41,7 @@ struct program {
     int stop_grace_ms; /* from SIGTERM to the end by force */
     /* Reads the files that say who may call, with --check too. NULL: there are none. */
     int (*read)(void *arg, struct error *err);
-    /* What --check looks at beside the command line and these files; NULL: nothing. */
+    /* Checks for --check, besides those of the command line and these files; NULL: none. */
     int (*check)(void *arg, struct error *err);
     bool meets_peers; /* open meets other processes, which may be wrong in place of our own files */
     int (*open)(void *arg, struct error *err);

@@ -1,6 +1,6 @@
-/* What the machine gives to this process: the CPUs that it may run on, which of them share a core,
- * a cache or a node's memory, and how many of them its cgroup lets it use at a time. These are
- * facts only; base/system/placement.h decides with them. */
+/* The CPUs that the machine gives to this process, which of them share a core, a cache or a node's
+ * memory, and how many of them its cgroup lets it use at a time. These are facts only;
+ * base/system/placement.h decides with them. */
 #pragma once
 
 #include <stdbool.h>

@@ -73,7 +73,7 @@ static bool is_word(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* The first byte at or behind `at` that is no blank; 0 at the end. */
+/* Returns the first byte that is no blank, from `at` on; 0 at the end. */
 static char next_sign(const char *text, size_t len, size_t at)
 {
     while (at < len && strchr(" \t\r\n", text[at]))
@@ -134,7 +134,7 @@ int json_parse_python(json_t **root, const char *text, size_t len, const char *o
     int rc = json_parse_text(root, text, len, origin, err);
     if (rc != ERR_FORMAT || len > SIZE_MAX / 2 - 1) return rc;
     TRY(mem_array(&quoted, 2 * len + 1, 1, err));
-    /* What is wrong besides is found where it is in the file. */
+    /* This pass finds every other error at its place in the file. */
     TRY(json_parse_text(root, quoted, quote_endless(quoted, text, len, true), origin, err));
     json_decref(*root);
     TRY(json_parse_text(root, quoted, quote_endless(quoted, text, len, false), origin, err));

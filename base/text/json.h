@@ -15,9 +15,9 @@ struct buffer;
 int json_parse_text(json_t **root, const char *text, size_t len, const char *origin,
                     struct error *err);
 
-/* The same for an object whose member `wide` may be an integer of 64 bits without a sign: from 2^63
- * on it becomes the negative one of the same bits. One of more bits becomes a real number, so that
- * the member's reader can refuse it by its name. */
+/* As json_parse_text, for an object whose member `wide` may be an integer of 64 bits without a
+ * sign: from 2^63 on it becomes the negative one of the same bits. One of more bits becomes a real
+ * number, so that the member's reader can refuse it by its name. */
 int json_parse_wide(json_t **root, const char *text, size_t len, const char *wide,
                     const char *origin, struct error *err);
 /* A text of JSON with that integer as json_parse_wide has it; nothing where it is not there. The
@@ -26,8 +26,8 @@ int json_widen_member(struct buffer *out, const char *text, size_t len, const ch
                       struct error *err);
 
 /* As json_parse_text, for files that Python's json has written: where a value is Infinity,
- * -Infinity or NaN, which are no JSON, it becomes the string of this name. So it is no number for
- * whoever reads the value, and does not matter to whoever does not. */
+ * -Infinity or NaN, which are no JSON, it becomes the string of this name. So code that reads the
+ * value as a number refuses it, and code that does not read it is not disturbed. */
 int json_parse_python(json_t **root, const char *text, size_t len, const char *origin,
                       struct error *err);
 

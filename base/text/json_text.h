@@ -11,7 +11,7 @@ int json_text_string(struct buffer *buf, const char *text, size_t len, struct er
 /* Appends a value, in ASCII; NULL, where there was no memory for it, is an error, too.
  * Errors: ERR_NO_MEMORY. */
 int json_text_value(struct buffer *buf, const json_t *value, struct error *err);
-/* The same, and calls json_decref. */
+/* As json_text_value, and calls json_decref. */
 int json_text_take(struct buffer *buf, json_t *value, struct error *err);
 /* Appends what printf makes of the format, at most 255 bytes. */
 int json_text_format(struct buffer *buf, struct error *err, const char *format, ...)

@@ -24,8 +24,8 @@ static void skip_blanks(struct scan *s)
         s->at++;
 }
 
-/* Behind the quote that ends the string whose first character is at s->at; its length is without
- * that quote. */
+/* Moves to after the quote that ends the string whose first character is at s->at; returns the
+ * string's length without that quote. */
 static size_t skip_string(struct scan *s)
 {
     const char *begin = s->at;
@@ -70,7 +70,7 @@ static size_t integer_length(const struct scan *s)
     return n == n_sign || is_real ? 0 : n;
 }
 
-/* What takes the place of an integer that jansson does not read. */
+/* Appends the number that replaces an integer that jansson does not read. */
 static int append_replacement(struct buffer *buf, const char *digits, size_t n, struct error *err)
 {
     char copy[WIDE_DIGITS + 1] = "", text[WIDE_DIGITS + 2];

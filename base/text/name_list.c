@@ -20,7 +20,7 @@ static int refuse(const struct name_list *list, const char *text, const char *pr
                      names);
 }
 
-/* Whether word[len] is this name, perhaps with "=" behind it if it takes a file. */
+/* True if word[len] is this name, or, of a name that takes a file, the name with "=" after it. */
 static bool is_named(const struct name_list_name *name, const char *word, size_t len)
 {
     size_t own = strlen(name->name);

@@ -13,7 +13,7 @@ struct name_list_name {
     bool takes_file; /* "name=FILE"; the name of a file has no comma */
 };
 
-/* What an option takes. */
+/* The value of an option that takes a list of names. */
 struct name_list {
     const char *option; /* "--lookup", for errors */
     const struct name_list_name *names;

@@ -1,4 +1,4 @@
-/* Whether bytes are UTF-8 (RFC 3629: no overlong forms, no surrogates). NUL counts as wrong,
+/* Checks that bytes are UTF-8 (RFC 3629: no overlong forms, no surrogates). NUL counts as wrong,
  * because our texts end there. */
 #pragma once
 

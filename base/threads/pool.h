@@ -15,7 +15,7 @@ int pool_open(struct pool **pool, int n_threads, int capacity, struct error *err
 /* Takes no more tasks, runs those that wait, and ends the threads; pool_push still answers.
  * Accepts NULL. */
 void pool_end(struct pool *pool);
-/* The same, and frees it: nobody may push any more. Accepts NULL. */
+/* As pool_end, and frees the pool: nobody may push any more. Accepts NULL. */
 void pool_close(struct pool *pool);
 
 /* Never waits. Errors: ERR_EXHAUSTED the queue is full, ERR_CLOSED, ERR_NO_MEMORY; the task stays

@@ -27,7 +27,7 @@ void queue_wake(struct queue *queue);
 
 /* For the one thread that pops. queue_peek returns the item that `index` others precede, or NULL
  * past the end; queue_take also removes it, out of order. Items that are pushed meanwhile come
- * behind. */
+ * after them. */
 void *queue_peek(struct queue *queue, int index);
 void *queue_take(struct queue *queue, int index);
 

@@ -122,7 +122,7 @@ static bool members_can_run(struct team *team, int64_t waited_us)
     return true;
 }
 
-/* The same for the lead: spins until the members are done. */
+/* Spins, as the lead, until the members are done. */
 static bool spin_for_done(struct team *team)
 {
     if (team->spin_us == 0) return job_is_done(team);
@@ -341,7 +341,7 @@ static int count_at(uint64_t progress, int at)
     return (int)(progress >> at & ((1u << COUNT_BITS) - 1));
 }
 
-/* What `seen` means in this job. */
+/* Returns the progress that `seen` means in this job. */
 static uint64_t progress_now(const struct team_share *share, uint64_t seen)
 {
     return seen >> TURN_AT == share->turn >> TURN_AT ? seen : share->turn;
@@ -375,7 +375,7 @@ static bool take_units(struct team_share *share)
     return n > 0;
 }
 
-/* Turns to the range that has most left, of equal ones to that of the nearest member behind this
+/* Turns to the range that has most left, or, of equal ones, to that of the first member after this
  * one; false when nothing is left. */
 static bool find_range(struct team_share *share)
 {
@@ -394,7 +394,7 @@ static bool find_range(struct team_share *share)
     return most > 0;
 }
 
-/* Of the range at hand, then of others. */
+/* Takes units of the range at hand, then of others. */
 static bool take_more(struct team_share *share)
 {
     while (!take_units(share)) {
