@@ -214,7 +214,7 @@ struct range {
     size_t low, high;
 };
 
-/* The token `depth` behind the beginning of a suffix; DATASTORE_END outside of the file. */
+/* Returns the token at position `depth` of a suffix; DATASTORE_END outside of the file. */
 static int32_t token_at(const struct datastore *d, size_t rank, int depth)
 {
     int32_t position = d->suffixes[rank];
@@ -222,7 +222,8 @@ static int32_t token_at(const struct datastore *d, size_t rank, int depth)
     return position >= 0 && at < d->n ? d->tokens[at] : DATASTORE_END;
 }
 
-/* -1, 0, 1: the suffix is before text[n], begins with it, is behind it. */
+/* Compares a suffix with text[n]: -1 if it sorts before text, 0 if text is its prefix, 1 if it
+ * sorts after text. */
 static int compare(const struct datastore *d, size_t rank, const int32_t *text, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -258,7 +259,8 @@ static bool has(const struct datastore *d, const int32_t *text, int n)
     return rank < d->n && compare(d, rank, text, n) == 0;
 }
 
-/* What holds for a length holds for all shorter ones. */
+/* Returns the length of the longest end of text[n] that the file has; if it has one of a length, it
+ * has all shorter ones, which the bisection relies on. */
 static int longest(const struct datastore *d, const int32_t *text, int n)
 {
     int low = 0, high = n < STORE_MATCH_MAX ? n : STORE_MATCH_MAX;

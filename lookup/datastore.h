@@ -18,13 +18,13 @@ enum {
     DATASTORE_END = -1 /* the end of a text: nothing is found across it */
 };
 
-/* What a file is for: ids mean something with one tokenizer only. */
+/* The tokenizer of a file: ids mean something with one tokenizer only. */
 struct datastore_tokenizer {
     uint64_t fingerprint; /* tokenizer_fingerprint */
     int n_vocab;
 };
 
-/* Writes tokens[n], texts with DATASTORE_END behind each, with their suffixes; a reader finds the
+/* Writes tokens[n], texts with DATASTORE_END after each, with their suffixes; a reader finds the
  * old file or the new one. Takes n log n steps and 8 n bytes of memory besides the tokens.
  * Errors: ERR_ARGUMENT too many tokens, none, or one outside the vocabulary; ERR_NO_MEMORY,
  * ERR_IO. */
@@ -41,7 +41,7 @@ struct datastore_tokenizer datastore_tokenizer(const struct datastore *store);
 size_t datastore_length(const struct datastore *store);
 
 const char *datastore_path(const struct datastore *store);
-/* Whether a part of the file was found to be missing. */
+/* True if a part of the file was found to be missing. */
 bool datastore_is_lost(const struct datastore *store);
 
 /* Reads the whole file: are these the bytes that were written? Errors: ERR_FORMAT; ERR_IO it became

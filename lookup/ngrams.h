@@ -11,7 +11,7 @@
 #include "base/error.h"
 
 enum {
-    NGRAMS_TOKENS = 4, /* of an n-gram behind its first one: N = 5, as in the paper */
+    NGRAMS_TOKENS = 4, /* of an n-gram after its first one: N = 5, as in the paper */
     NGRAMS_KEPT = 4,   /* that begin with the same token */
     NGRAMS_TESTS = 16, /* that a list remembers */
     NGRAMS_WAYS = 4,   /* lists of a set */
@@ -21,7 +21,7 @@ enum {
 
 struct ngram {
     int n;
-    int32_t tokens[NGRAMS_TOKENS]; /* [n] behind the first one */
+    int32_t tokens[NGRAMS_TOKENS]; /* [n] after the first one */
 };
 
 struct ngram_list {
@@ -40,12 +40,12 @@ struct ngrams;
 int ngrams_open(struct ngrams **ngrams, int n_lists, struct error *err);
 void ngrams_close(struct ngrams *ngrams);
 
-/* tokens[n] came behind `token`, n at most NGRAMS_TOKENS: it is the newest now. One that was the
- * beginning of it gives its place to it; where it is the beginning of one that is there, that
- * becomes the newest. Nothing is added if an id is below 0 or n is 0. Cannot fail. */
+/* Records that tokens[n] came after `token`, n at most NGRAMS_TOKENS: it is the newest n-gram now.
+ * An n-gram that is its beginning is replaced by it; an n-gram whose beginning it is becomes the
+ * newest instead. Nothing is added if an id is below 0 or n is 0. Cannot fail. */
 void ngrams_add(struct ngrams *ngrams, int32_t token, const int32_t *tokens, int n);
 
-/* The text went on with `next` behind `token`: the list is tested by it. */
+/* Tests the list of `token`: the text went on with `next` after it. */
 void ngrams_test(struct ngrams *ngrams, int32_t token, int32_t next);
 
 /* The list of `token`, valid until the next addition; NULL: nothing is known. */
@@ -54,8 +54,8 @@ const struct ngram_list *ngrams_find(const struct ngrams *ngrams, int32_t token)
 /* How often the newest n-gram's next token was right, of the list's n_tested last tests. */
 int ngrams_count_right(const struct ngram_list *list);
 
-/* Others that came where the newest n-gram of the list has tokens[at], behind the same tokens: at
- * most n, all different, the newest first; returns how many. */
+/* Lists tokens that came in place of tokens[at] of the list's newest n-gram, after the same tokens:
+ * at most n, all different, the newest first; returns how many. */
 int ngrams_others(const struct ngram_list *list, int at, int32_t *others, int n);
 
 /* Follows the newest n-grams from `token` on, from each one's last token to the next, up to k

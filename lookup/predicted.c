@@ -1,5 +1,5 @@
 /* The place is found again in two ways: near the place where it was lost by looking at every token
- * there, and anywhere in the text through chains of positions behind equal triples of tokens, as
+ * there, and anywhere in the text through chains of positions after equal triples of tokens, as
  * LZ77 coders have them. The numbers are choices and not measurements. */
 #include "lookup/predicted.h"
 
@@ -24,7 +24,7 @@ enum {
 struct predicted {
     int32_t *tokens; /* [n] */
     int n;
-    int32_t *heads;   /* [n_heads] the last position behind a triple with this hash; NONE */
+    int32_t *heads;   /* [n_heads] the last position after a triple with this hash; NONE */
     int32_t *earlier; /* [n + 1] by position: the one before it with the same hash */
     uint32_t n_heads; /* a power of two */
 };
@@ -97,7 +97,7 @@ struct predicted_place predicted_begin(void)
 
 /* ---- finding the place again ---- */
 
-/* The search behind a token that was not expected. */
+/* The search after a token that was not expected. */
 struct search {
     const struct predicted *p;
     const int32_t *text; /* [n] */

@@ -1,7 +1,7 @@
 /* A text that another text is expected to be, but for a few changes, as when somebody asks for an
  * edit and sends what it is going to look like. The other text is followed token by token: the
  * place in the predicted one where it goes on is known from the first token on, and found again
- * behind tokens that were added, left out or replaced. */
+ * after tokens that were added, left out or replaced. */
 #pragma once
 
 #include <stddef.h>
@@ -18,15 +18,15 @@ void predicted_close(struct predicted *predicted);
 /* Bytes of memory for it; 0 for NULL. */
 size_t predicted_bytes(const struct predicted *predicted);
 
-/* Where a text stands in the predicted one. */
+/* The place in the predicted text that another text has reached. */
 struct predicted_place {
     int next; /* the text is expected to go on with this token */
     int run;  /* so many tokens before it were as predicted, one after the other */
     int lost; /* tokens since the last one that was; 0 = none */
 };
 
-/* Of a text that has no tokens yet: it is expected to be the predicted one from its beginning, and
- * that counts as a run of some length. */
+/* The place of a text that has no tokens yet: it is expected to be the predicted one from its
+ * beginning, and that counts as a run of some length. */
 struct predicted_place predicted_begin(void);
 
 /* The text has the tokens text[n], of which the place has followed all but the last. The time is
@@ -34,8 +34,8 @@ struct predicted_place predicted_begin(void);
 void predicted_follow(const struct predicted *predicted, struct predicted_place *place,
                       const int32_t *text, int n);
 
-/* What the text is expected to go on with, up to n tokens; returns how many. Behind one token that
- * was not predicted, that token is taken to stand for another; behind more of them nothing is
- * expected until a part of the predicted text is found again. */
+/* Copies up to n tokens that the text is expected to go on with; returns how many. After one token
+ * that was not predicted, that token is taken to replace the predicted one; after more of them
+ * nothing is expected until a part of the predicted text is found again. */
 int predicted_copy(const struct predicted *predicted, const struct predicted_place *place,
                    int32_t *tokens, int n);

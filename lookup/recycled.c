@@ -85,7 +85,7 @@ static struct recycled_list *take_list(struct recycled *r, uint64_t tenant, int3
     return oldest;
 }
 
-/* Puts a token behind the first n, unless it is among them; returns how many there are. */
+/* Appends a token to the first n, unless it is among them; returns how many there are. */
 static int append(int32_t *tokens, int n, int32_t token)
 {
     if (token < 0 || n == RECYCLED_SUCCESSORS) return n;

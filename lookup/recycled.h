@@ -1,7 +1,7 @@
-/* What the target has lately said behind each token: a list of its best tokens there, the newest
+/* The target's latest predictions after each token: a list of its best tokens there, the newest
  * first (Token Recycling, Luo et al. 2024, arXiv 2408.08696). The paper overwrites a list with the
- * best tokens of the last row; rows here often name one token alone, so what a row names goes to
- * the front and the older tokens stay behind it.
+ * best tokens of the last row; rows here often name one token alone, so the tokens of a new row go
+ * to the front and older tokens follow.
  *
  * The room is taken at open: lists are in sets of RECYCLED_WAYS by a hash of tenant and token, and
  * a new list takes the place of the one in its set that was not added to for the longest time.
@@ -41,13 +41,13 @@ void recycled_close(struct recycled *recycled);
 
 size_t recycled_bytes(const struct recycled *recycled);
 
-/* Behind `token` best[n] are the best, best first, and `said` is the one that came: the list is
- * tested by it. tenant: any number that the caller gives its tenants. Ids below 0 are no tokens,
- * and of equal ones the first counts. Cannot fail. */
+/* Records that best[n] are the best tokens after `token`, best first, and that `said` is the one
+ * that came: the list is tested by it. tenant: any number that the caller gives its tenants. Ids
+ * below 0 are no tokens, and of equal ones the first counts. Cannot fail. */
 void recycled_add(struct recycled *recycled, uint64_t tenant, int32_t token, int32_t said,
                   const int32_t *best, int n);
 
-/* The list behind `token`, valid until the next addition; NULL: nothing is known. */
+/* Returns the list of `token`, valid until the next addition; NULL: nothing is known. */
 const struct recycled_list *recycled_find(const struct recycled *recycled, uint64_t tenant,
                                           int32_t token);
 

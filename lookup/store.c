@@ -6,9 +6,10 @@
  * the child that has grown keeps the list right.
  *
  * Clearing the hash table of a generation that begins anew would take milliseconds. Instead each
- * slot says in which life of the generation it was filled, and slots of former lives count as free.
- * A number of a life is used again after LIVES others; until then every text that is added pays for
- * looking at some slots of both generations, and those of former lives become free in fact. */
+ * slot has the number of the generation's epoch in which it was filled, and slots of former epochs
+ * count as free. An epoch's number is used again after EPOCHS others; until then every text that is
+ * added pays for looking at some slots of both generations, and those of former epochs become free
+ * in fact. */
 #include "lookup/store.h"
 
 #include <stdbool.h>
@@ -17,14 +18,14 @@
 
 #include "base/memory.h"
 
-enum { NODES_OF_TOKEN = 2, NONE = 0, NODE_BITS = 29, LIVES = 7 /* 1 .. 7 in three bits */ };
+enum { NODES_OF_TOKEN = 2, NONE = 0, NODE_BITS = 29, EPOCHS = 7 /* 1 .. 7 in three bits */ };
 _Static_assert(NODES_OF_TOKEN *(STORE_TOKENS_MAX / 2) + STORE_TENANTS_MAX + 1 < 1 << NODE_BITS,
                "a slot can name each node");
 
 struct node {
     int32_t start, count;
     int32_t best;     /* the most frequent child; NONE, and of a root always */
-    int32_t next;     /* of the parent's list the one behind this; NONE */
+    int32_t next;     /* the next one in the parent's list; NONE */
     int16_t length;   /* of its edge; 0: a root */
     int16_t n_listed; /* children */
 };
@@ -32,13 +33,13 @@ struct node {
 struct generation {
     int32_t *tokens;
     struct node *nodes; /* nodes[0] is none */
-    uint32_t *slots;  /* of nodes by parent and first token: life, node; 0 or a former life: free */
-    int32_t *parents; /* of each node, to tell keys apart */
+    uint32_t *slots;    /* of nodes by parent, first token: epoch, node; 0, a former epoch: free */
+    int32_t *parents;   /* of each node, to tell keys apart */
     size_t n_slots;
-    uint32_t life;  /* 1 .. LIVES */
-    int oldest;     /* slots may be of so many lives before this one */
-    size_t swept;   /* slots that this pass of the sweep has seen */
-    int pass_lives; /* that have begun since the pass did */
+    uint32_t epoch;  /* 1 .. EPOCHS */
+    int oldest;      /* slots may be of so many epochs before this one */
+    size_t swept;    /* slots that this pass of the sweep has seen */
+    int pass_epochs; /* that have begun since the pass did */
     int n_tokens, n_nodes, n_tenants;
     uint64_t tenants[STORE_TENANTS_MAX];
     int32_t roots[STORE_TENANTS_MAX];
@@ -83,7 +84,7 @@ static int generation_open(struct generation **made, int room, struct error *err
     TRY(mem_array(&g->slots, slots_room(room), sizeof *g->slots, err));
     g->n_slots = slots_room(room);
     g->n_nodes = 1;
-    g->life = 1;
+    g->epoch = 1;
     *made = g;
     g = NULL;
 out:
@@ -147,12 +148,12 @@ static size_t hash(int32_t parent, int32_t token, size_t n_slots)
 static int32_t node_in(const struct generation *g, size_t slot)
 {
     uint32_t value = g->slots[slot];
-    return value >> NODE_BITS == g->life ? (int32_t)(value & ((1U << NODE_BITS) - 1)) : NONE;
+    return value >> NODE_BITS == g->epoch ? (int32_t)(value & ((1U << NODE_BITS) - 1)) : NONE;
 }
 
 static void fill_slot(struct generation *g, size_t slot, int32_t node)
 {
-    g->slots[slot] = g->life << NODE_BITS | (uint32_t)node;
+    g->slots[slot] = g->epoch << NODE_BITS | (uint32_t)node;
 }
 
 static size_t find_slot(const struct generation *g, int32_t parent, int32_t token)
@@ -186,7 +187,7 @@ static int32_t make_node(struct generation *g, int32_t parent, int start, int le
     return g->n_nodes++;
 }
 
-/* What points to a child in the list of its parent; *link = NONE: the child is not listed. */
+/* Returns the link to a child in the list of its parent; *link = NONE: the child is not listed. */
 static int32_t *find_link(struct generation *g, int32_t parent, int32_t child)
 {
     int32_t *link = &g->nodes[parent].best;
@@ -241,7 +242,8 @@ static void rank(struct generation *g, int32_t parent, int32_t child)
     *link = *link == child ? next : NONE;
 }
 
-/* One more suffix passes the node. Nobody asks what comes behind no tokens at all. */
+/* Counts one more suffix that passes the node. Roots are not counted, because nothing is predicted
+ * from no tokens at all. */
 static void count(struct generation *g, int32_t node)
 {
     int32_t parent = g->parents[node];
@@ -281,25 +283,25 @@ static void add_suffix(struct generation *g, int32_t root, int at, int end)
     }
 }
 
-/* ---- lives ---- */
+/* ---- epochs ---- */
 
-/* Looks at n slots more. A pass over all of them frees those of lives before it began. */
+/* Looks at n slots more. A pass over all of them frees those of epochs before it began. */
 static void sweep(struct generation *g, size_t n)
 {
     for (; n > 0 && g->oldest > 0; n--) {
         uint32_t *slot = &g->slots[g->swept++];
-        if (*slot && *slot >> NODE_BITS != g->life) *slot = 0;
+        if (*slot && *slot >> NODE_BITS != g->epoch) *slot = 0;
         if (g->swept < g->n_slots) continue;
-        g->oldest = g->pass_lives;
+        g->oldest = g->pass_epochs;
         g->swept = 0;
-        g->pass_lives = 0;
+        g->pass_epochs = 0;
     }
 }
 
-/* What adding a text of n tokens pays. A generation has ended because it had no room for the next
- * text, and then it and the next one together have more tokens than one has room for; or it had
- * STORE_TENANTS_MAX texts. So while four generations come and go each table is looked at once, and
- * a life's number is used again after fourteen. */
+/* Sweeps as many slots as adding a text of n tokens has to pay for. A generation has ended because
+ * it had no room for the next text, and then it and the next one together have more tokens than one
+ * has room for; or it had STORE_TENANTS_MAX texts. So while four generations come and go each table
+ * is looked at once, and an epoch's number is used again after fourteen. */
 static void sweep_both(struct store *s, int n)
 {
     size_t n_slots = s->fresh->n_slots, a_token = n_slots / (size_t)s->room + 1;
@@ -312,12 +314,12 @@ static void sweep_both(struct store *s, int n)
 static void turn(struct store *s)
 {
     struct generation *g = s->old;
-    while (g->oldest + 1 >= LIVES) {
+    while (g->oldest + 1 >= EPOCHS) {
         sweep(g, g->n_slots);
     }
-    g->life = g->life % LIVES + 1;
+    g->epoch = g->epoch % EPOCHS + 1;
     g->oldest++;
-    if (g->swept > 0) g->pass_lives++;
+    if (g->swept > 0) g->pass_epochs++;
     g->n_tokens = g->n_tenants = 0;
     g->n_nodes = 1;
     s->old = s->fresh;

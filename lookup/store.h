@@ -44,17 +44,17 @@ size_t store_bytes(const struct store *store);
  * included, and that of looking at a thousandth of the table. */
 void store_add(struct store *store, uint64_t tenant, const int32_t *tokens, int n);
 
-/* A place of the texts: the end of a match, and what was followed behind it. Valid until a text is
- * added. */
+/* A place of the texts: the end of a match, and the tokens that were followed after it. Valid until
+ * a text is added. */
 struct store_walk {
     const struct generation *in;
     int32_t node;
-    int offset; /* so many tokens of the node's edge are behind the place */
-    int match;  /* tokens at the end of the text that stood in a text of the tenant */
+    int offset; /* tokens of the node's edge that come after the place */
+    int match;  /* tokens at the end of the text that were found in a text of the tenant */
 };
 
-/* What came behind a place, the most frequent first; of equally frequent ones that were listed the
- * one that was so first. `total` counts all that came, and the ends of texts. */
+/* The tokens that came after a place, the most frequent first; of equally frequent ones that were
+ * listed the one that was so first. `total` counts all that came, and the ends of texts. */
 enum { STORE_NEXT_MAX = 8 };
 struct store_next {
     int n;
@@ -62,22 +62,22 @@ struct store_next {
     int32_t total;
 };
 
-/* The place behind text[0..n): that of its longest end of n_match_min (at least 1) ..
+/* Begins at the place of text[0..n): that of its longest end of n_match_min (at least 1) ..
  * STORE_MATCH_MAX tokens that was followed by something; where both generations have one, the
  * longer, or of equal ones the newer's. False: there is none. Keeps the store. */
 bool store_walk_begin(const struct store *store, uint64_t tenant, const int32_t *text, int n,
                       int n_match_min, struct store_walk *walk);
 
-/* The `most` most frequent tokens behind the place, 0 .. STORE_NEXT_MAX; none behind STORE_DEPTH
- * tokens and where all texts end. */
+/* Lists the `most` most frequent tokens after the place, 0 .. STORE_NEXT_MAX; none after
+ * STORE_DEPTH tokens and where all texts end. */
 void store_walk_next(const struct store_walk *walk, int most, struct store_next *next);
 
 /* Goes on by a token; false: no text did, and the place is not valid any more. */
 bool store_walk_step(struct store_walk *walk, int32_t token);
 
-/* How a text may go on: the first guesses[i] follow the match, each the most frequent token behind
- * what is before it (of equally frequent ones, the one that was so first). It did so `count` times
- * of `total`. */
+/* Guesses how a text goes on: the first guesses[i] follow the match, each the most frequent token
+ * after those before it (of equally frequent ones, the one that was so first). It did so `count`
+ * times of `total`. */
 struct store_guess {
     int32_t token;
     int32_t count, total;
@@ -88,7 +88,7 @@ struct store_guesses {
     int match; /* tokens at the end of the text that stood in a text of the tenant */
 };
 
-/* text[0..n) is followed by what? The most frequent way behind store_walk_begin's place. Makes at
- * most k guesses, 0 .. DRAFT_MAX; n = 0: nothing is known. */
+/* Guesses what follows text[0..n): the most frequent continuation of store_walk_begin's place.
+ * Makes at most k guesses, 0 .. DRAFT_MAX; n = 0: nothing is known. */
 void store_find(const struct store *store, uint64_t tenant, const int32_t *text, int n,
                 int n_match_min, int k, struct store_guesses *found);

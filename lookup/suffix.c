@@ -1,6 +1,6 @@
-/* The automaton. Most states have one transition, whose token stands in the text: a state keeps
- * only where that leads to. Further transitions, about one for every two tokens of a usual text,
- * lie in a pool that a hash table finds. */
+/* The automaton. Most states have one transition, whose token is read from the text: a state keeps
+ * only the state that it leads to. Further transitions, about one for every two tokens of a usual
+ * text, lie in a pool that a hash table finds. */
 #include "lookup/suffix.h"
 
 #include <stdbool.h>
@@ -18,7 +18,7 @@ enum {
     ROOM_FIRST = 16   /* elements of an array */
 };
 
-/* What is added between texts: no token that anybody looks for, and each is another one. */
+/* Returns a mark that separates texts: it is no token, and no two marks are equal. */
 static int32_t end_mark(int position)
 {
     return -1 - position;
@@ -183,8 +183,8 @@ out:
 
 /* ---- adding ---- */
 
-/* Of two states that stand for the same end of the text the shorter one is split off: it has what
- * the longer one has, and ends elsewhere, too. */
+/* Splits off the shorter of two states that have the same end of the text: it has what the longer
+ * one has, and ends elsewhere, too. */
 static int split(struct suffix *s, int32_t from, int32_t token, int32_t longer, int32_t *shorter,
                  struct error *err)
 {
@@ -215,7 +215,8 @@ static void note_recent(struct suffix *s)
     }
 }
 
-/* The step of the algorithm: `added` stands for the whole text with its new token. */
+/* Extends the automaton by a token, as the algorithm does: `added` is the state of the whole text
+ * with its new token. */
 static int extend(struct suffix *s, int32_t token, struct error *err)
 {
     int rc = 0;
@@ -290,22 +291,22 @@ void suffix_follow(const struct suffix *s, struct suffix_place *place, int32_t t
 }
 
 int suffix_copy_behind(const struct suffix *s, const struct suffix_place *place,
-                       const int32_t *behind, int n_behind, int32_t *tokens, int n)
+                       const int32_t *tail, int n_tail, int32_t *tokens, int n)
 {
     int from = s->states[place->state].recent + 1, n_copied = 0;
-    if (place->length == 0 || from >= s->n_tokens + n_behind) return 0;
+    if (place->length == 0 || from >= s->n_tokens + n_tail) return 0;
     for (; n_copied < n; n_copied++) {
         int at = from + n_copied, beyond = at - s->n_tokens;
-        int32_t token = beyond < 0          ? s->tokens[at]
-                        : beyond < n_behind ? behind[beyond]
-                                            : tokens[beyond - n_behind];
+        int32_t token = beyond < 0        ? s->tokens[at]
+                        : beyond < n_tail ? tail[beyond]
+                                          : tokens[beyond - n_tail];
         if (token < 0) break;
         tokens[n_copied] = token;
     }
     return n_copied;
 }
 
-/* Adds the token that stands at `at`, if there is one that is not there yet. */
+/* Adds the token of the text at `at`, if there is one that is not among tokens[n] yet. */
 static int add_other(const struct suffix *s, int at, int32_t known, int32_t *tokens, int n)
 {
     int32_t token = at < s->n_tokens ? s->tokens[at] : known;

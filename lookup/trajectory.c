@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-/* What is put at place i >= 1 where the target has said nothing: what the pool says behind the
- * token before, or else a token of the text's end. Any token would do: what the target says behind
- * it is a better one. */
+/* Returns the token for a place i >= 1 that the target has not predicted: the pool's token after
+ * the one before, or else a token of the text's end. Any token would do: the target's prediction
+ * for it improves the next level. */
 static int32_t fill(const struct trajectory_level *level, int i, const struct ngrams *pool,
                     const int32_t *text)
 {
@@ -49,8 +49,8 @@ static int32_t token_at(const struct trajectory_level *level, int place, bool *i
     return level->tokens[i];
 }
 
-/* The n-grams that end with what was said for a place: their other tokens stand on the diagonal
- * that leads back over the levels, as far as each was said behind the one before. */
+/* Collects the n-grams that end with the token that was said for a place: their other tokens are on
+ * the diagonal that leads back over the levels, as far as each was said after the one before. */
 static void collect(const struct trajectory *t, struct ngrams *pool, int place, int32_t said)
 {
     int32_t tokens[NGRAMS_TOKENS];
@@ -65,7 +65,7 @@ static void collect(const struct trajectory *t, struct ngrams *pool, int place, 
     }
 }
 
-/* What the pool would have said is held against the text before it learns from the same step. */
+/* Tests the pool's lists against the new tokens, before it learns from the same step. */
 static void test(struct ngrams *pool, const int32_t *text, int from, int n_text)
 {
     for (int i = from; i < n_text; i++) {
@@ -73,7 +73,7 @@ static void test(struct ngrams *pool, const int32_t *text, int from, int n_text)
     }
 }
 
-/* Those of the text that end with a token that is new in it. */
+/* Collects the n-grams of the text that end with a token that is new in it. */
 static void collect_text(struct ngrams *pool, const int32_t *text, int from, int n_text)
 {
     for (int i = from; i < n_text; i++) {
@@ -83,8 +83,8 @@ static void collect_text(struct ngrams *pool, const int32_t *text, int from, int
     }
 }
 
-/* What stands at place i of the next level: what was said for that place, or else what the old
- * level has there, or else something new. */
+/* Sets place i of the next level: to the token that was said for that place, or else to the old
+ * level's token there, or else to a new one. */
 static void go_on(struct trajectory_level *level, int i, const struct trajectory_level *old,
                   const struct ngrams *pool, const int32_t *said, const int32_t *text)
 {
