@@ -43,7 +43,7 @@ struct model {
         void *data;
         size_t bytes;
     } buffers[STEP_BUFFERS];
-    /* What is in them, [max_tokens] rows each. */
+    /* The buffers' contents, [max_tokens] rows each. */
     float *x;           /* [D] residual stream */
     uint16_t *h;        /* [D] normed */
     float *qkv;         /* [(H + 2K) E] */
@@ -238,7 +238,7 @@ void model_close(struct model *model)
     free(model);
 }
 
-/* Puts the lanes' rows one behind the other; returns their number N. */
+/* Numbers the lanes' rows, one lane after the other; returns their number N. */
 static int place_lanes(struct model *m, const struct forward_lane *lanes, int n_lanes)
 {
     int n = 0;

@@ -1,6 +1,5 @@
-/* One rank's part of a transformer with its KV cache: the forward pass and the logits it leaves
- * behind. Workers use it for the target and the coordinator uses it for the draft. Owned by one
- * thread.
+/* One rank's part of a transformer with its KV cache: the forward pass and the logits it computes.
+ * Workers use it for the target and the coordinator uses it for the draft. Owned by one thread.
  *
  * All of this rests on one rule (docs/design.md section 4): the logits after a prefix depend on the
  * weights and the prefix only, and not on the other lanes, on how many tokens are fed at once, on T
@@ -45,15 +44,15 @@ struct model_options {
 struct forward_tree {
     const struct guess_tree *shape; /* of the lane's last shape->n_nodes tokens, at least one less
                                        than it has */
-    /* [guess_tree_tails] blocks of paths 1, 2, ..., one path behind the other, each from the block
+    /* [guess_tree_tails] blocks of paths 1, 2, ..., one path after the other, each from the block
      * of the first guess on. No block is in two of them or in the lane's table. */
     const int32_t *tails;
 };
 
-/* What a step feeds of one sequence. blocks is the block table from position 0 on. It must reach
- * position + n_tokens, or with a tree the end of path 0, and the KV of all earlier positions must
- * have been written. The logits of a guess in a tree are those of its path fed as a chain; a path
- * whose tail is put into the table can be gone on with. */
+/* A sequence's part of a step. blocks is the block table from position 0 on. It must reach position
+ * + n_tokens, or with a tree the end of path 0, and the KV of all earlier positions must have been
+ * written. The logits of a guess in a tree are those of its path fed as a chain; a path whose tail
+ * is put into the table can be gone on with. */
 struct forward_lane {
     int position;
     int n_tokens;
@@ -76,7 +75,7 @@ void model_close(struct model *model);
 const struct shard *model_shard(const struct model *model);
 size_t model_weight_bytes(const struct model *model);
 size_t model_kv_bytes(const struct model *model);
-/* Whether the packed weights came from disk; NULL where they are not kept there. */
+/* Tells if the packed weights came from disk; NULL where they are not kept there. */
 const struct pack_cache_report *model_pack_report(const struct model *model);
 
 /* The digests of what this rank has read, and of what `rank` reads or, where that was not asked
@@ -117,7 +116,7 @@ const float *model_logits(struct model *model, int row);
  * is for scratch. Errors: ERR_NO_MEMORY, ERR_UNAVAILABLE the device is lost. */
 int model_best_rows(struct model *model, const int *rows, int n_rows, int n, struct arena *arena,
                     struct select_item *items, int *n_items, struct error *err);
-/* The same of one row. */
+/* As model_best_rows, for one row. */
 int model_best(struct model *model, int row, int n, struct arena *arena, struct select_item *items,
                int *n_items, struct error *err);
 

@@ -115,7 +115,7 @@ static void digest_vector(struct loader *ld, const struct weight *weight,
     digest_table_add(ld->digests, digest_table_find(ld->digests, name), &digest);
 }
 
-/* The parts, one behind the other, as fp32 in backend memory. */
+/* Makes one vector of the parts, one after the other, as fp32 in backend memory. */
 static int open_vector(struct loader *ld, struct vector *out, int layer,
                        const struct vector_part *parts, int n_parts)
 {

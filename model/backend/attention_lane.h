@@ -19,7 +19,7 @@ struct attention_tree {
     const int32_t *tails[TREE_PATHS_MAX]; /* blocks of a path from first_block on */
 };
 
-/* Rows first_row .. first_row + n_rows of the step, at positions from `position` on: one behind the
+/* Rows first_row .. first_row + n_rows of the step, at positions from `position` on: one after the
  * other in a chain, by their depth in a tree. */
 struct attention_lane {
     int first_row, n_rows;
@@ -74,13 +74,13 @@ static inline int32_t attention_block(const struct attention_lane *lane, int pat
 }
 
 /* Fills `out` for a lane at `position` with the block table `blocks`, whose guesses begin at row
- * first_guess. tails: blocks of paths 1, 2, ..., one path behind the other, each from the block of
+ * first_guess. tails: blocks of paths 1, 2, ..., one path after the other, each from the block of
  * the first guess on. Keeps all three. */
 void attention_tree_place(struct attention_tree *out, const struct guess_tree *shape,
                           const int32_t *blocks, const int32_t *tails, int position,
                           int first_guess);
 
-/* The position behind the last one of a path, and of the longest path. */
+/* The position after the last one of a path, and of the longest path. */
 int attention_path_end(const struct attention_lane *lane, int path);
 int attention_end(const struct attention_lane *lane);
 

@@ -1,8 +1,8 @@
 /* The dozen operations that the forward pass is written over. model/backend/cpu and
- * model/backend/cuda each fill the table. The memory behind `void *` and data pointers belongs to
- * the backend, except where a comment says that it is host memory. Operations between `begin` and
- * `end` return nothing because they cannot fail once the buffers exist (a device reports what went
- * wrong at `end` or `answer`). Owned by the engine thread.
+ * model/backend/cuda each fill the table. The memory that `void *` and data pointers point to
+ * belongs to the backend, except where a comment says that it is host memory. Operations between
+ * `begin` and `end` return nothing because they cannot fail once the buffers exist (a device
+ * reports what went wrong at `end` or `answer`). Owned by the engine thread.
  *
  * Letters: N rows (tokens) of a step, D model width, H heads, K kv heads, E head width, F ffn
  * width, all of this rank's shard. Tolerances are against exact arithmetic on the same bf16
@@ -45,7 +45,7 @@ struct matrix_part {
     int n_listed;            /* at most n_rows */
 };
 
-/* The tensor's row behind output column `column` of the part; -1: zeros. */
+/* Returns the tensor's row that output column `column` of the part is computed from; -1: zeros. */
 static inline int matrix_part_row(const struct matrix_part *part, int column)
 {
     if (part->row_list) return column < part->n_listed ? (int)part->row_list[column] : -1;
@@ -91,7 +91,7 @@ struct attention_shape {
     int n_blocks;                      /* of the whole KV */
 };
 
-/* What one step computes. All of it is host memory, lent from `begin` to `end`. */
+/* The inputs of a step. All of it is host memory, lent from `begin` to `end`. */
 struct backend_step {
     const struct weight *embedding;
     const int32_t *tokens; /* [n] */
@@ -104,7 +104,8 @@ struct backend_step {
     int n_rows;
 };
 
-/* What is applied to the raw projections before attention. A NULL pointer leaves its step out. */
+/* The parameters of the operations between the raw projections and attention. A NULL pointer leaves
+ * its step out. */
 struct attention_input {
     const float *qkv_bias;        /* [(H + 2K) E] */
     const float *q_norm, *k_norm; /* [E] */
@@ -120,7 +121,7 @@ struct slice_sums {
     int n_parts;
 };
 
-/* What residual_norm reads and writes, for N rows of width D. */
+/* The buffers that residual_norm reads and writes, for N rows of width D. */
 struct residual_norm {
     float *x; /* [N][D] the residual stream */
     const struct slice_sums *sums;
@@ -139,7 +140,7 @@ struct backend_ops {
     const char *arithmetic; /* "cpu-bf16", "cpu-int8" */
     enum weight_form form;  /* stored weights that it uses as they are; bf16 on a GPU */
     bool is_host;           /* its memory is host memory */
-    /* What its kernels are made for: "avx512", "sm90", ... */
+    /* The instruction set that its kernels are made for: "avx512", "sm90", ... */
     const char *(*kernels)(const struct backend *be);
 
     /* Rows that buffers must have for steps of up to n rows, because a device pads them. */
@@ -177,7 +178,7 @@ struct backend_ops {
     /* h[N][D] = bf16(rmsnorm(x) * weight); relative error < 2^-8 (the bf16 rounding). */
     void (*rmsnorm)(struct backend *be, const float *x, const float *weight, float eps, int n,
                     int dim, uint16_t *h);
-    /* The same for the step's wanted rows of x alone: h[n_rows][D]. */
+    /* As rmsnorm, for the step's wanted rows of x alone: h[n_rows][D]. */
     void (*rmsnorm_rows)(struct backend *be, const struct backend_step *step, const float *x,
                          const float *weight, float eps, int dim, uint16_t *h);
     /* out[N][out_stride] = in[N][in_stride] * m; fp32 sums in one order per output. */

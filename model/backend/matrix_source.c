@@ -1,4 +1,4 @@
-/* What a matrix is made of: its digests, and reading it ahead. */
+/* The source of a matrix: its digests, and reading it ahead. */
 #include "model/backend/backend.h"
 #include "model/checkpoint/digest.h"
 

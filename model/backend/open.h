@@ -31,7 +31,8 @@ int backend_open(struct backend **be, const struct backend_options *options, str
 /* True for "cpu", "cuda" and "cuda:N": for option parsers. */
 bool backend_device_is_known(const char *device);
 bool backend_kernels_is_known(const char *kernels);
-/* What `kernels` may be, for the help of --kernels: "auto, avx512, ... or plain". */
+/* Writes the names that `kernels` may have, for the help of --kernels: "auto, avx512, ... or
+ * plain". */
 void backend_kernels_names(char *text, size_t size);
 /* True for "bf16", "int8", "int4" and "fp8". */
 bool backend_weights_is_known(const char *weights);

@@ -50,8 +50,8 @@ int pack_cache_open(struct pack_cache **cache, const char *folder, const struct 
 struct pack_item {
     uint64_t identity;
     size_t bytes;
-    /* Of what the matrix was packed from (model/checkpoint/digest.h), so that a start that finds it
-     * knows them without reading the model. */
+    /* Digests of the tensors that the matrix was packed from (model/checkpoint/digest.h), so that a
+     * start that finds it knows them without reading the model. */
     uint64_t digests[PACK_DIGESTS];
 };
 
@@ -70,7 +70,7 @@ int pack_cache_add(struct pack_cache *cache, struct team *team, const struct pac
  * other processes see all of it or nothing. */
 void pack_cache_commit(struct pack_cache *cache);
 
-/* Whether found matrices should be copied because their pages are small; the second function gives
+/* True if found matrices should be copied because their pages are small; the second function gives
  * the pages back after a copy. */
 bool pack_cache_wants_copies(const struct pack_cache *cache);
 void pack_cache_release_pages(struct pack_cache *cache);

@@ -73,7 +73,7 @@ out:
     return rc;
 }
 
-/* What config.json says besides. */
+/* Takes the fields of config.json that are no part of the configuration. */
 static void take_rest(struct checkpoint *ck, const struct config_rest *rest)
 {
     ck->n_guessing_layers = rest->n_guessing_layers;

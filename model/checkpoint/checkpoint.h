@@ -1,5 +1,5 @@
 /* A model's weights by name, wherever they come from: a Hugging Face folder (one safetensors file
- * or several behind an index, mapped, never copied whole) or a synthetic model
+ * or several with an index, mapped, never copied whole) or a synthetic model
  * "synthetic:SHAPE,seed=S[,layers=L][,vocab=V][,core=N,tail=R][,agree=A[,core=N]][,draft=N]" whose
  * elements are computed when they are read (synthetic_elements.h), the same for every way of
  * sharding. SHAPE is a name such as llama-3.1-8b or tiny, or the path of a config.json.

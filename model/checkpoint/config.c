@@ -1,4 +1,4 @@
-/* What follows from the dimensions of a model, and what its layers have of their own. */
+/* Values that follow from the dimensions of a model, and the kinds of its layers. */
 #include "model/checkpoint/config.h"
 
 #include <assert.h>

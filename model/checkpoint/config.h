@@ -1,5 +1,5 @@
-/* What config.json says of a model: the families Llama 2/3, Mistral and Qwen 2/2.5/3 (dense), which
- * are the rows of family.c. A new field of the structs here needs a row in config_fields.c too. */
+/* The contents of config.json: the families Llama 2/3, Mistral and Qwen 2/2.5/3 (dense), which are
+ * the rows of family.c. A new field of the structs here needs a row in config_fields.c too. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,7 +23,7 @@ struct rope_config {
     bool truncate;                            /* yarn: round the correction range */
 };
 
-/* What layers of one model may have each of their own. */
+/* The properties in which layers of one model may differ. */
 struct layer_kind {
     int window; /* a query at position p sees the keys at p - window + 1 .. p; 0: all up to p */
 };
@@ -61,7 +61,7 @@ struct model_config {
     bool mlp_bias;
     bool qk_norm; /* Qwen 3: RMSNorm over each head before rope */
     struct layer_table layers;
-    enum weight_form stored; /* the matrices of the layers; bf16 stands for f16 and f32 too */
+    enum weight_form stored; /* the matrices of the layers; bf16 also for f16 and f32 */
     int stored_group;        /* k that share a scale; a multiple of 32, 0 with bf16 */
     int bos_id;              /* -1 = none */
     struct end_ids ends;     /* eos_token_id of config.json and of generation_config.json */
@@ -73,7 +73,7 @@ struct model_config {
  * (docs/design.md section 4). At least 1. */
 int config_slices(const struct model_config *cfg);
 
-/* What layer `layer` has of its own; valid as long as cfg. */
+/* Returns the kind of layer `layer`; valid as long as cfg. */
 const struct layer_kind *config_layer(const struct model_config *cfg, int layer);
 
 /* The most positions that any layer sees through its window; 0: some layer sees all that there can

@@ -49,5 +49,6 @@ const char *config_difference(const struct model_config *a, const struct model_c
 
 enum { CONFIG_HASHED_BYTES = 2048 + LAYERS_MAX };
 
-/* What a fingerprint has of a config; equal bytes mean equal configs. Returns their number. */
+/* Writes the bytes of a config that a fingerprint hashes; equal bytes mean equal configs. Returns
+ * their number. */
 size_t config_hashed_bytes(const struct model_config *cfg, char bytes[CONFIG_HASHED_BYTES]);

@@ -1,8 +1,8 @@
-/* What every key of a config.json means for the result. A key that is read elsewhere or is harmless
- * passes; a switch that is known to change the result passes while it is off, and is refused by
- * name otherwise, because a wrong result without an error is hard to notice. Keys that nobody knows
- * are listed for a warning, unless their value switches nothing on. Null, which transformers writes
- * for "not set", always passes.
+/* The meaning of every key of a config.json for the result. A key that is read elsewhere or is
+ * harmless passes; a switch that is known to change the result passes while it is off, and is
+ * refused by name otherwise, because a wrong result without an error is hard to notice. Keys that
+ * nobody knows are listed for a warning, unless their value switches nothing on. Null, which
+ * transformers writes for "not set", always passes.
  *
  * A key that announces tensors of its own (biases, norms, experts, adapters) needs no row here,
  * because tensors that nobody reads are refused (unread.c). */
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a key must be so that it does not change the result. */
+/* The values of a key that do not change the result. */
 enum demand {
     ANY_VALUE,
     MUST_BE_OFF, /* false, 0, or empty */
@@ -485,7 +485,7 @@ static bool number_is(const json_t *value, double wanted)
     return json_is_number(value) && json_number_value(value) == wanted;
 }
 
-/* Whether the value switches nothing on. */
+/* True if the value switches nothing on. */
 static bool is_off(const json_t *value)
 {
     return json_is_null(value) || json_is_false(value) || number_is(value, 0) ||

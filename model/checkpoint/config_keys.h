@@ -1,4 +1,4 @@
-/* What every key of a config.json means for the result. */
+/* Checks the keys of a config.json that may change the result. */
 #pragma once
 
 #include <jansson.h>

@@ -77,7 +77,7 @@ static int read_demanded(const struct reading *in, const char *key, int least, i
     return json_read_int(in->root, key, least, most, out, in->origin, err);
 }
 
-/* What a key that has no value stands for: `value`, the class's default, where it is missing and
+/* Returns the value of a key that is not set: `value`, the class's default, where it is missing and
  * `derived` where it is null or the class has no default. */
 static int default_of(const struct reading *in, const char *key, int value, int derived)
 {

@@ -9,12 +9,12 @@
 #include "model/checkpoint/config.h"
 #include "model/checkpoint/config_keys.h"
 
-/* What a config.json says that is no part of struct model_config. */
+/* The contents of a config.json that are no part of struct model_config. */
 struct config_rest {
     /* Keys that nobody knows, as config_keys_unknown lists them, and their number. */
     char unknown[CONFIG_UNKNOWN_BYTES];
     int n_unknown;
-    /* Layers behind the model's own, which guess further tokens and whose tensors are not read. */
+    /* Layers after the model's own, which guess further tokens and whose tensors are not read. */
     int n_guessing_layers;
 };
 

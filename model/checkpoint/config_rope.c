@@ -206,7 +206,8 @@ out:
     return rc;
 }
 
-/* What YaRN multiplies cos and sin with: 0.1 m ln(s) + 1 (Peng et al. 2023, arXiv 2309.00071). */
+/* The factor with which YaRN multiplies cos and sin: 0.1 m ln(s) + 1 (Peng et al. 2023, arXiv
+ * 2309.00071). */
 static double yarn_scale(double factor, double m)
 {
     return factor <= 1 ? 1.0 : 0.1 * m * num_log(factor) + 1.0;

@@ -54,7 +54,7 @@ static int check_list(const struct reading *in, struct error *err)
                      in->cfg->n_layers);
 }
 
-/* Whether "layer_types" gives the layer a window. */
+/* Sets *slides to true if "layer_types" gives the layer a window. */
 static int read_type(const struct reading *in, int layer, bool *slides, struct error *err)
 {
     const char *name = json_string_value(json_array_get(in->types, (size_t)layer));

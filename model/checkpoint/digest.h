@@ -9,8 +9,8 @@
 
 #include "model/checkpoint/read.h"
 
-/* What was read of one tensor. Two ranks that have read the same part have the same `first` and `n`
- * because parts never overlap otherwise. */
+/* A digest of the part of one tensor that was read. Two ranks that have read the same part have the
+ * same `first` and `n` because parts never overlap otherwise. */
 struct part_digest {
     uint64_t sum;
     uint64_t first; /* the lowest element, counted row by row */

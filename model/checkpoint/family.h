@@ -25,14 +25,14 @@ struct model_family {
     bool qkv_bias; /* biases of q, k and v */
     bool qk_norm;  /* RMSNorm over each head of q and k before rope */
 
-    /* Those of these keys that the family knows: "attention_bias" (of q, k, v and o), "mlp_bias",
+    /* The keys that the family knows, of these: "attention_bias" (of q, k, v and o), "mlp_bias",
      * "sliding_window", "use_sliding_window" (without it the window is always on),
      * "max_window_layers" (config_window.c). A bias that a family does not know is refused; a key
      * that it does not know is not written. */
     const char *keys[FAMILY_KEYS_MAX];
 };
 
-/* Whether the key is one of the family's own. */
+/* True if the key is one of the family's own. */
 bool family_has_key(const struct model_family *family, const char *key);
 
 /* The architectures, separated by ", ", for an error text. */

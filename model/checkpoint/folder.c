@@ -118,7 +118,7 @@ out:
     return rc;
 }
 
-/* Whether this names a file of the folder itself: no path that leads out of it, nothing hidden. */
+/* True if this names a file of the folder itself: no path that leads out of it, nothing hidden. */
 static bool is_plain_name(const char *file)
 {
     return file && *file && *file != '.' && !strchr(file, '/') && !strchr(file, '\\');
@@ -218,7 +218,7 @@ static bool is_open(const struct checkpoint *ck, const char *file)
     return false;
 }
 
-/* Whether an opened file is numbered as this one, so that the index should have named it. */
+/* True if an opened file is numbered as this one, so that the index should have named it. */
 static bool has_brother(const struct checkpoint *ck, const char *file)
 {
     const char *count = shard_count(file);

@@ -18,7 +18,8 @@
 struct tensor {
     const char *name;
     const struct safetensors_entry *entry; /* NULL: synthetic */
-    /* Of a file only `data` is set; find.c checks type and shape when the tensor is asked for. */
+    /* The elements or their rule. In a file only `data` is set; find.c checks type and shape when
+     * the tensor is asked for. */
     struct weight weight;
 };
 
@@ -44,7 +45,7 @@ struct checkpoint {
     struct tensor_spec *whole_layout;
     size_t n_whole_layout;
     int whole_layers;      /* their number; 0: none were chosen */
-    int n_guessing_layers; /* layers of the files behind these, which are not read */
+    int n_guessing_layers; /* layers of the files after these, which are not read */
     char unknown_keys[CONFIG_UNKNOWN_BYTES];                   /* "": there are none */
     char remarks[CHECKPOINT_REMARKS][CHECKPOINT_REMARK_BYTES]; /* "": nothing to say */
     struct tensor *tensors; /* ascending by name once open is done */

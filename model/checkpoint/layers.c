@@ -23,7 +23,7 @@ static const char *last_option(const char *name)
     return last;
 }
 
-/* Whether the last layers= of a synthetic name is a list and not the number of its layers. */
+/* True if the last layers= of a synthetic name is a list and not the number of its layers. */
 static bool is_list_of_synthetic(const char *name, const char *at)
 {
     const char *list = at + OPTION_LEN;

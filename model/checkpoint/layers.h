@@ -4,7 +4,7 @@
  *
  * The list is what follows the last ",layers=" of a name, unless there is a "/" in it. In the name
  * of a synthetic model layers=L, one number from 1 on, is the number of its layers: a single layer
- * is then written L-L, or behind such a number: "synthetic:tiny,seed=1,layers=6,layers=2". */
+ * is then written L-L, or after such a number: "synthetic:tiny,seed=1,layers=6,layers=2". */
 #pragma once
 
 #include <stddef.h>
@@ -25,5 +25,5 @@ int layers_parse(int **layers, int *n, const char *list, const char *model, int 
                  struct error *err);
 
 /* Writes a list of layers[n], which ascend, into text, cut where its room ends. It means the same
- * behind every name: a single layer but 0 is written as 5-5. */
+ * after every name: a single layer but 0 is written as 5-5. */
 void layers_format(const int *layers, int n, char *text, size_t text_bytes);

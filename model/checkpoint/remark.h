@@ -1,4 +1,4 @@
-/* What is noticed when a checkpoint is opened and is no error. */
+/* Oddities of a checkpoint that are noticed when it is opened and are no error. */
 #pragma once
 
 enum checkpoint_remark {

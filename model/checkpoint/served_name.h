@@ -1,4 +1,4 @@
-/* What clients are told that a model is called: a name, which says nothing of the server's disk. */
+/* The name of a model that clients are told, which says nothing of the server's disk. */
 #pragma once
 
 #include <stddef.h>
@@ -6,5 +6,5 @@
 /* The last part of the model's folder, into name[size], cut where its room ends: "target" for
  * "deploy/models/tales/target/". A synthetic model keeps its name, but where its SHAPE is the path
  * of a file, only that path's last part stays. "." is the current folder. A list of layers
- * (model/checkpoint/layers.h) stays behind the name. */
+ * (model/checkpoint/layers.h) stays at the end of the name. */
 void checkpoint_served_name(const char *model, char *name, size_t size);

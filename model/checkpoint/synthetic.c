@@ -28,7 +28,8 @@
 
 enum { RESIDUAL_GAIN = 2 };
 
-/* What one output adds to the residual stream, for inputs of size `input` and n of them. */
+/* The scale of an output that is added to the residual stream, for inputs of size `input` and n of
+ * them. */
 static double residual_scale(const struct synthetic_model *model, const struct tensor_spec *spec,
                              double embedding, double input, int n)
 {

@@ -82,7 +82,7 @@ static bool ends_with(const char *name, const char *tail)
     return len >= tail_len && strcmp(name + len - tail_len, tail) == 0;
 }
 
-/* Whether the name is that of a packed matrix of the layout plus the ending of one of its parts. */
+/* True if the name is that of a packed matrix of the layout plus the ending of one of its parts. */
 static bool is_part(const struct checkpoint *ck, const struct names *names, const char *name)
 {
     static const char *const endings[] = {"_packed", "_scale", "_shape"};
@@ -103,7 +103,8 @@ static bool is_of_rope(const char *name)
            ends_with(name, "rotary_emb.sin_cached");
 }
 
-/* Of the layers behind the last one that num_nextn_predict_layers announces. */
+/* True if the name is of one of the layers after the last one that num_nextn_predict_layers
+ * announces. */
 static bool is_of_guessing_layer(const struct checkpoint *ck, int n_layers, const char *name)
 {
     int layer = 0;

@@ -28,9 +28,9 @@ struct export_result {
 };
 
 /* model: as checkpoint_open takes it. folder: new, or empty. What is not bf16 in the source loses
- * what bf16 does not hold, norms and biases too. Nothing is left behind on failure. Errors:
- * checkpoint_open's; export_list_init's; ERR_ARGUMENT the folder is not empty; ERR_IO it cannot be
- * written, or the disk is too small (found out before anything is written); ERR_CANCELLED;
- * ERR_NO_MEMORY. */
+ * what bf16 does not hold, norms and biases too. On failure the folder is removed or left empty.
+ * Errors: checkpoint_open's; export_list_init's; ERR_ARGUMENT the folder is not empty; ERR_IO it
+ * cannot be written, or the disk is too small (found out before anything is written);
+ * ERR_CANCELLED; ERR_NO_MEMORY. */
 int model_export(const char *model, const char *folder, const struct export_options *options,
                  struct export_result *result, struct error *err);

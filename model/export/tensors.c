@@ -1,4 +1,4 @@
-/* What an exported folder holds, and the bytes of it. */
+/* The files and tensors of an exported folder, and their bytes. */
 #include "model/export/tensors.h"
 
 #include <stdio.h>

@@ -9,7 +9,7 @@ int argument_text(const struct builtin_call *in, int i, struct string *out, stru
 int argument_must_be_text(const struct builtin_call *in, int i, struct string *out,
                           struct error *err);
 int argument_int(const struct builtin_call *in, int i, int64_t *out, struct error *err);
-/* Whether it is given and true; every type is allowed. */
+/* True if the argument is given and true; every type is allowed. */
 bool argument_is_true(const struct builtin_call *in, int i);
-/* Whether it is given and not None. */
+/* True if the argument is given and not None. */
 bool argument_is_given(const struct builtin_call *in, int i);

@@ -35,7 +35,7 @@ static size_t count_paths(const struct value *path)
 }
 
 /* As in jinja2 it is a list, also of one key, because items of lists that are equal need no order.
- * The path "a,b" stands for two attributes. */
+ * The path "a,b" means two attributes. */
 static int list_key(struct render *r, const struct value *item, const struct value *path,
                     bool keeps_case, struct value *key, struct error *err)
 {

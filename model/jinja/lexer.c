@@ -246,7 +246,7 @@ static int lex_operator(struct lexer *l, struct error *err)
                      rest.data);
 }
 
-/* Whether the tag ends here: "}}", "-}}", "%}", "-%}", "+%}". */
+/* True if the tag ends here: "}}", "-}}", "%}", "-%}", "+%}". */
 static bool tag_ends(const struct lexer *l, const char *mark, char *sign)
 {
     if (l->n_braces) return false;

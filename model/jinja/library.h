@@ -41,7 +41,7 @@ const struct builtin *test_find(struct string name);
 const struct builtin *function_find(struct string name);
 /* The method of a value, or NULL. */
 const struct builtin *method_find(const struct value *self, struct string name);
-/* Whether values of any kind have a method of that name. */
+/* True if values of any kind have a method of that name. */
 bool method_is_known(struct string name);
 
 /* Finds a parameter for each argument and calls the builtin. Errors: ERR_ARGUMENT an argument has

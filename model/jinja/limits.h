@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What one rendering may use. */
+/* Limits of one rendering. */
 struct jinja_limits {
     int64_t steps;       /* nodes of the template that are evaluated, and 64 bytes of copied text */
     int depth;           /* of expressions, blocks and macros within each other */

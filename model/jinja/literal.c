@@ -52,7 +52,7 @@ static int numbered_escape(struct string text, size_t *i, size_t n_digits, int b
     return 0;
 }
 
-/* The escape after a backslash; i is at the character behind it. */
+/* The escape after a backslash; i is at the character after it. */
 static int read_escape(struct string text, size_t *i, char *out, size_t *n_out, struct error *err)
 {
     static const char plain[] = "\\'\"abfnrtv", meant[] = "\\'\"\a\b\f\n\r\t\v";
@@ -202,8 +202,8 @@ static int put_escape(struct writer *w, int32_t c, struct error *err)
     return writer_text(w, text, err);
 }
 
-/* What Python prints as it is: not controls, formats, surrogates, private or unassigned characters,
- * nor separators but the blank. */
+/* True if Python prints the character as it is: not controls, formats, surrogates, private or
+ * unassigned characters, nor separators but the blank. */
 static bool is_printable(int32_t c)
 {
     if (c == ' ') return true;

@@ -4,7 +4,7 @@
 #include "base/text/buffer.h"
 #include "model/jinja/value.h"
 
-/* The text that a string literal stands for; text: what is between its quotes.
+/* Reads a string literal; text: the characters between its quotes.
  * Errors: ERR_FORMAT, ERR_UNSUPPORTED (\N{...}), those of the heap. */
 int literal_string(struct heap *heap, struct string text, struct string *out, struct error *err);
 

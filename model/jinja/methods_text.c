@@ -63,7 +63,7 @@ static int run_splitlines(struct render *r, const struct builtin_call *in, struc
     return string_split_lines(r, in->self->text, keeps_ends, out, err);
 }
 
-/* Whether the text begins (or ends) with a part, or with one of a tuple of them. */
+/* Checks if the text begins (or ends) with a part, or with one of a tuple of them. */
 static int affix(struct render *r, const struct builtin_call *in, bool is_end, struct value *out,
                  struct error *err)
 {
@@ -239,7 +239,7 @@ static bool is_digit(int32_t c)
     return utf8proc_category(c) == UTF8PROC_CATEGORY_ND;
 }
 
-/* Whether there are characters and all of them are of that class. */
+/* Checks if there are characters and all of them are of that class. */
 static int all_are(struct render *r, const struct builtin_call *in, char_fn *is, struct value *out,
                    struct error *err)
 {

@@ -1,5 +1,6 @@
-/* What may follow an expression, as jinja2/parser.py reads it: attributes, items, calls, filters
- * and tests. What a template calls by name must be in our tables, which is checked here. */
+/* Parses the parts that may follow an expression, as jinja2/parser.py does: attributes, items,
+ * calls, filters and tests. Everything that a template calls by name must be in our tables, which
+ * is checked here. */
 #include <string.h>
 
 #include "model/jinja/library.h"

@@ -103,7 +103,7 @@ out:
     return rc;
 }
 
-/* Whether a list of expressions ends here, as after "(1," . */
+/* True if a list of expressions ends here, as after "(1," . */
 static bool tuple_ends(const struct parser *p)
 {
     enum token_kind kind = p->at->kind;

@@ -1,4 +1,5 @@
-/* What the parser's files share: tokens, names, growing lists, and the template as a whole. */
+/* Functions that the parser's files share: tokens, names, growing lists, and the template as a
+ * whole. */
 #include "model/jinja/parser.h"
 
 #include <stdio.h>

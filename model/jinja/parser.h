@@ -1,6 +1,6 @@
-/* What the files of the parser share. Each reads a part of the language as jinja2/parser.py does:
- * parse_statement.c the tags, parse_operators.c what operators connect, parse_postfix.c and
- * parse_primary.c what they are applied to. */
+/* Types and functions that the files of the parser share. Each reads a part of the language as
+ * jinja2/parser.py does: parse_statement.c the tags, parse_operators.c expressions with operators,
+ * parse_postfix.c and parse_primary.c the operands. */
 #pragma once
 
 #include "model/jinja/lexer.h"
@@ -43,7 +43,7 @@ int parser_expect_block_end(struct parser *p, struct error *err);
 int parser_expect_name(struct parser *p, const char *text, struct error *err);
 /* ERR_FORMAT: the token is not what was expected. */
 int parser_unexpected(const struct parser *p, const char *expected, struct error *err);
-/* The same for an operator or a name, which the message quotes. */
+/* As parser_unexpected, for an operator or a name, which the message quotes. */
 int parser_missing(const struct parser *p, const char *text, struct error *err);
 /* ERR_UNSUPPORTED: there is no such thing; what: "the filter", "the tag", ... */
 int parser_unsupported(int line, const char *what, struct string name, struct error *err);

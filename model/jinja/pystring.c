@@ -142,7 +142,7 @@ static bool is_cased(int32_t c)
            category == UTF8PROC_CATEGORY_LT;
 }
 
-/* Whether the character after c begins a word. */
+/* True if the character after c begins a word. */
 static bool word_begins_after(int32_t c, enum string_case to)
 {
     if (to == STRING_TITLE) return !is_cased(c);

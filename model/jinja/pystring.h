@@ -11,14 +11,14 @@ bool string_is_blank(int32_t c);
 bool string_is_letter(int32_t c);
 bool string_is_letter_or_number(int32_t c);
 bool string_is_valid(struct string text);
-/* Returns the character at text[*at] and moves *at behind it. */
+/* Returns the character at text[*at] and moves *at past it. */
 int32_t string_next(struct string text, size_t *at);
 
 enum string_sides { STRING_LEFT = 1, STRING_RIGHT = 2 };
 /* The text without the characters of `chars` (NULL = blanks) on these sides. */
 struct string string_strip(struct string text, const struct string *chars, unsigned sides);
 
-/* The same for an argument of a template: NULL and None mean blanks. */
+/* As string_strip, for an argument of a template: NULL and None mean blanks. */
 int string_strip_chars(struct render *r, struct string text, const struct value *chars,
                        unsigned sides, struct value *out, struct error *err);
 

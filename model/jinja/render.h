@@ -86,7 +86,8 @@ int eval_item(struct render *r, const struct value *object, const struct value *
               struct value *out, struct error *err);
 /* ERR_ARGUMENT: names what is undefined. */
 int undefined_error(const struct value *v, struct error *err);
-/* What `for` goes over: items of a list or tuple, keys, characters, nothing of undefined. */
+/* Lists the items that `for` goes over: items of a list or tuple, keys, characters, nothing of
+ * undefined. */
 int eval_items(struct render *r, const struct value *of, struct list *items, struct error *err);
 
 /* ---- operators.c ---- */

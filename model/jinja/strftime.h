@@ -4,7 +4,7 @@
 #include "base/text/buffer.h"
 #include "model/jinja/value.h"
 
-/* Whether each directive ("%d", "%-d", ...) of a format is one that strftime_print knows.
+/* Checks that strftime_print knows each directive ("%d", "%-d", ...) of a format.
  * Errors: ERR_UNSUPPORTED, which names the first one that is not. */
 int strftime_check(struct string format, struct error *err);
 

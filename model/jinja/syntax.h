@@ -138,7 +138,7 @@ enum statement_kind {
 
 enum target_kind { TARGET_NAME, TARGET_ATTRIBUTE, TARGET_TUPLE };
 
-/* What is assigned to. */
+/* The target of an assignment. */
 struct target {
     enum target_kind kind;
     int line, symbol;

@@ -139,7 +139,7 @@ static int test_upper(struct render *r, const struct builtin_call *in, struct va
     return has_case(r, in, STRING_UPPER, out, err);
 }
 
-/* Whether there is a filter, or a test, of that name. */
+/* Checks if there is a filter, or a test, of that name. */
 static int test_filter(struct render *r, const struct builtin_call *in, struct value *out,
                        struct error *err)
 {

@@ -49,7 +49,7 @@ struct value {
     };
 };
 
-/* Of a list or a dict and all that is in it. */
+/* The size of a list or a dict and all that is in it. */
 struct extent {
     int depth;        /* levels of lists and dicts, at most VALUE_DEPTH_MAX */
     size_t work;      /* steps that comparing it may take */
@@ -119,7 +119,7 @@ static inline struct value value_undefined(struct string name)
     return (struct value){.kind = VALUE_UNDEFINED, .text = name};
 }
 
-/* What `of` does not have. */
+/* The undefined value of a name that `of` does not have. */
 static inline struct value value_absent(const struct value *of, struct string name)
 {
     return (struct value){.kind = VALUE_UNDEFINED, .owner = of->kind, .text = name};
@@ -154,7 +154,7 @@ static inline bool value_is_sequence(const struct value *v)
     return v->kind == VALUE_LIST || v->kind == VALUE_TUPLE;
 }
 
-/* Of a number. */
+/* The value of a number as a double. */
 double value_as_double(const struct value *v);
 /* bool() of Python. */
 bool value_is_true(const struct value *v);
@@ -164,11 +164,11 @@ size_t value_work(const struct value *a, const struct value *b);
 bool value_equal(const struct value *a, const struct value *b);
 /* Writes -1, 0 or 1. Errors: ERR_ARGUMENT the two have no order. */
 int value_compare(const struct value *a, const struct value *b, int *order, struct error *err);
-/* Whether it can be a key of a dict: a text, a number, true, false or none. */
+/* True if it can be a key of a dict: a text, a number, true, false or none. */
 bool value_is_key(const struct value *v);
-/* Whether Python would look for it among keys: what holds no list and no dict. */
+/* True if Python would look for it among keys: it holds no list and no dict. */
 bool value_is_hashable(const struct value *v);
-/* What messages call the value's type: "str", "dict", ... */
+/* The name of the value's type in messages: "str", "dict", ... */
 const char *value_type(const struct value *v);
 
 /* Steps of finding a key. */

@@ -14,7 +14,7 @@ enum {
 
 /* ---- memory ---- */
 
-/* Whether the best are sorted out of all logits that may be among them: because as many are wished
+/* True if the best are sorted out of all logits that may be among them: because as many are wished
  * that a heap would take most of them, or because it is not known how many there are. */
 static bool sorts_all(const struct answer_item *item)
 {

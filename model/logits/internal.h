@@ -7,8 +7,8 @@
  *   sum      each part: sums of its chunks, its buckets, its best under noise
  *   finish   one thread: adds and merges what the parts have found, selects, draws
  *
- * What a part leaves behind is exact or belongs to one chunk, so the answer shows neither the
- * number of parts nor the threads. */
+ * The results of a part are exact or belong to one chunk, so the answer shows neither the number of
+ * parts nor the threads. */
 #pragma once
 
 #include "model/logits/row.h"
@@ -16,7 +16,7 @@
 
 enum { SUM_CHUNK = 1024, MASK_BITS = 64 };
 
-/* Of every chunk; SUM_EXP + k is at temperatures[k]. */
+/* The sums of every chunk; SUM_EXP + k is at temperatures[k]. */
 enum sum_kind {
     SUM_EXP,
     SUM_EXP_LAST = SUM_EXP + ROW_TEMPERATURES_MAX - 1,

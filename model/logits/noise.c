@@ -86,14 +86,14 @@ VARIANTS static float score_bounds(const float *logits, const uint32_t *bits, fl
     return select_order_float(most);
 }
 
-/* What a bound may fall short of a score near `best`: a few roundings of numbers of its size and of
- * those of the noise, each below 2^-23 of them. */
+/* The most by which a bound may fall short of a score near `best`: a few roundings of numbers of
+ * its size and of those of the noise, each below 2^-23 of them. */
 static double score_allowance(double best)
 {
     return 1e-6 * (fabs(best) + 2 * 31 + 127);
 }
 
-/* Whether the column is on the wish's list, which noise leaves out. */
+/* True if the column is on the wish's list, which noise leaves out. */
 static bool is_listed(const struct noise_scan *scan, int column)
 {
     const struct slice_work *work = scan->work;

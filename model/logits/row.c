@@ -1,4 +1,4 @@
-/* What wishes and the slices of a row have in common, whoever answers them. The answers:
+/* Functions of wishes and of the slices of a row that all backends share. The answers:
  * model/logits/answer.c. */
 #include "model/logits/row.h"
 

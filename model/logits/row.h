@@ -1,5 +1,5 @@
-/* What is asked of a row of logits and what a vocabulary slice answers: the compact, exact forms of
- * docs/design.md section 5. A row is cut into S slices, whatever the number of ranks; a rank
+/* Questions about a row of logits and the answers of a vocabulary slice: the compact, exact forms
+ * of docs/design.md section 5. A row is cut into S slices, whatever the number of ranks; a rank
  * answers for its own slices and merges nothing; speculation/rows/target_row.h makes one row of the
  * slices of all ranks, which is what acceptance sees. */
 #pragma once
@@ -17,8 +17,8 @@ enum {
     ROW_MASS_BITS = 30    /* exp((logit - max) / t) is rounded down to a multiple of 2^-30 */
 };
 
-/* What the buckets of a slice hold. Bucket i has the logits with row_bucket(logit, t) = that of the
- * slice's max, less i; those past the last bucket are left out. */
+/* The contents of a slice's buckets. Bucket i has the logits with row_bucket(logit, t) = that of
+ * the slice's max, less i; those past the last bucket are left out. */
 enum row_buckets {
     ROW_BUCKETS_OFF,
     ROW_BUCKETS_MASS, /* the sum of exp((logit - max) / t) */
@@ -83,8 +83,8 @@ struct slice_row {
  * empty. */
 void row_slice_range(int n_vocab, int n_slices, int slice, int32_t *first_id, int *n_cols);
 
-/* What `noisy_best` and the coordinator rank by: logit / temperature + Gumbel noise. Its argmax
- * over a set of tokens is a draw from softmax(logit / temperature) over that set. */
+/* The score that `noisy_best` and the coordinator rank by: logit / temperature + Gumbel noise. Its
+ * argmax over a set of tokens is a draw from softmax(logit / temperature) over that set. */
 double row_noisy_score(float logit, float temperature, uint32_t noise_bits);
 
 /* The bucket of a logit at temperature t: a step of t / ROW_BUCKET_SHARE on a grid that is the same

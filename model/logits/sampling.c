@@ -64,7 +64,7 @@ int32_t sparse_draw(const struct sparse_dist *dist, double u)
     return dist->ids[chosen];
 }
 
-/* What is left after the cuts so far. */
+/* The candidates that are left after the cuts so far. */
 struct cut {
     int n;           /* candidates kept */
     bool is_certain; /* no token beyond the candidates could be among them */

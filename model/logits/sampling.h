@@ -23,7 +23,7 @@ struct sampling_params {
 
 /* Errors: ERR_ARGUMENT names the value that is out of range. */
 int sampling_check(const struct sampling_params *params, struct error *err);
-/* Whether top-k, top-p or min-p is on; never at temperature 0, where one token is left anyway. */
+/* True if top-k, top-p or min-p is on; never at temperature 0, where one token is left anyway. */
 bool sampling_truncates(const struct sampling_params *params);
 
 /* A distribution over few tokens; arrays are lent. Ids are distinct, ascending; p sums to 1. */
@@ -48,16 +48,17 @@ int32_t sparse_draw(const struct sparse_dist *dist, double u);
 void sampling_draft_dist(const float *logits, int n_vocab, const struct sampling_params *params,
                          int support, struct select_item *scratch, struct sparse_dist *out);
 
-/* The same from the row's best: items[n_items], scores are logits, none NaN, best first (score,
- * then lowest id); they are overwritten. out holds n_items entries. */
+/* As sampling_draft_dist, from the row's best: items[n_items], scores are logits, none NaN, best
+ * first (score, then lowest id); they are overwritten. out holds n_items entries. */
 void sampling_draft_best(struct select_item *items, int n_items,
                          const struct sampling_params *params, struct sparse_dist *out);
 
-/* The same over n >= 1 candidates that are already sorted, best first (logit, then lowest id),
- * where exp((logit - logits[0]) / t) of the whole row at params->temperature sums to `sum_all`:
- * temperature and cuts. Returns the number kept (>= 1) with p[kept] normalised, in the given order;
- * *is_certain is false when a token that is not among the candidates could belong to the kept ones
- * (is_whole: the candidates are the whole row). p holds n entries and may be `logits` itself. */
+/* Cuts n >= 1 candidates that are already sorted, best first (logit, then lowest id), where
+ * exp((logit - logits[0]) / t) of the whole row at params->temperature sums to `sum_all`, by
+ * temperature, top-k, top-p and min-p. Returns the number kept (>= 1) with p[kept] normalised, in
+ * the given order; *is_certain is false when a token that is not among the candidates could belong
+ * to the kept ones (is_whole: the candidates are the whole row). p holds n entries and may be
+ * `logits` itself. */
 int sampling_truncate(const float *logits, int n, double sum_all, bool is_whole,
                       const struct sampling_params *params, float *p, bool *is_certain);
 

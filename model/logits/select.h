@@ -32,7 +32,7 @@ struct select_heap {
     int n, capacity;
 };
 
-/* Whether an id with this score, higher than all ids before it, would be kept: ties lose. */
+/* True if an id with this score, higher than all ids before it, would be kept: ties lose. */
 static inline bool select_wants(const struct select_heap *heap, double score)
 {
     return heap->n < heap->capacity || score > heap->items[0].score;

@@ -8,7 +8,7 @@
 
 static const uint16_t bf16_nan = 0x7fc0;
 
-/* What a form can hold. */
+/* The range of integers of a form. */
 struct range {
     float divisor, least, most; /* the largest magnitude is divisor * scale */
 };

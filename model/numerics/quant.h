@@ -4,7 +4,7 @@
  *
  * Groups begin at the first k of a matrix, or of a slice where the matrix is row-parallel. So no
  * group is shared by two slices, and the bits do not depend on the number of ranks. Where n_in is
- * no multiple of 32, the last group is short, and the kernels see zeros behind it. */
+ * no multiple of 32, the last group is short, and the kernels see zeros after it. */
 #pragma once
 
 #include <stddef.h>

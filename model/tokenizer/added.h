@@ -29,8 +29,8 @@ struct added_filter {
     size_t n_breaks;
 };
 
-/* The next added token at or behind *at, leftmost, then longest; NULL at the end. [*begin, *end)
- * is what it covers with its blanks; *at moves behind the bare match. */
+/* Finds the next added token from *at on, leftmost, then longest; NULL at the end. [*begin, *end)
+ * is the range that it covers with its blanks; *at moves past the bare match. */
 const struct added_token *added_set_next(const struct added_set *set, struct text text,
                                          const struct added_filter *filter, size_t covered,
                                          size_t *at, size_t *begin, size_t *end);

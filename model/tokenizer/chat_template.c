@@ -258,7 +258,7 @@ static int set_if_missing(json_t *values, const char *name)
     return json_object_get(values, name) ? 0 : json_object_set_new(values, name, json_null());
 }
 
-/* What the template is given; NULL when memory is short. */
+/* Makes the values that the template is given; NULL when memory is short. */
 static json_t *make_values(const struct chat_template *chat, json_t *messages,
                            bool add_generation_prompt, json_t *more)
 {

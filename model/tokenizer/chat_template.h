@@ -12,7 +12,7 @@
 
 struct chat_template;
 
-/* What one rendering may take. Steps are those of model/jinja/jinja.h; so many take about a
+/* Limits of one rendering. Steps are those of model/jinja/jinja.h; so many take about a
  * second. */
 enum {
     CHAT_TEMPLATE_STEPS = 4000000,
@@ -38,7 +38,7 @@ struct chat_source {
  * Errors: ERR_NOT_FOUND no such `file`; ERR_IO; ERR_FORMAT it is not a template. */
 int chat_source_read(struct chat_source *source, const char *folder, const char *file,
                      struct error *err);
-/* Whether both are one template with the same texts of special tokens. */
+/* True if both are one template with the same texts of special tokens. */
 bool chat_source_equal(const struct chat_source *a, const struct chat_source *b);
 void chat_source_free(struct chat_source *source);
 
@@ -59,9 +59,9 @@ void chat_template_close(struct chat_template *chat);
 /* The file that it was read from. */
 const char *chat_template_origin(const struct chat_template *chat);
 
-/* Whether it understands messages whose content is a list of {"type": "text", "text": ...}.
- * Otherwise such a list has to be made one text first, because it would be printed as Python prints
- * lists. */
+/* True if the template understands messages whose content is a list of {"type": "text", "text":
+ * ...}. Otherwise such a list has to be made one text first, because it would be printed as Python
+ * prints lists. */
 bool chat_template_takes_parts(const struct chat_template *chat);
 
 /* Replaces text's content. messages: an array of objects; more: an object of further values

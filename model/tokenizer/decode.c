@@ -1,9 +1,8 @@
-/* Pieces: what each token stands for in running text. They are made once, when a tokenizer is read;
+/* Pieces: the bytes of each token in running text. They are made once, when a tokenizer is read;
  * detokenize.c does what depends on neighbouring tokens. */
 #include "model/tokenizer/decode.h"
 
-/* What the decoder's stages that look at one token alone make of content; *out may lie in
- * scratch. */
+/* Applies the decoder's stages that look at one token alone to content; *out may lie in scratch. */
 static int token_text(const struct decoder *decoder, const struct matcher *matcher,
                       struct text content, struct normalizer_scratch *scratch, struct text *out,
                       struct error *err)

@@ -1,6 +1,6 @@
-/* Ids to text. Every token has its piece, the bytes that it stands for in running text (decode.c).
- * What is left for the stream is what depends on neighbours: bytes that are a character only
- * together, the blank that a first token loses, and what is stripped from the ends.
+/* Ids to text. Every token has its piece, its bytes in running text (decode.c). The stream handles
+ * everything that depends on neighbours: bytes that are a character only together, the blank that a
+ * first token loses, and what is stripped from the ends.
  *
  * Byte-level tokens join into one string of bytes, so text comes out as soon as a character is
  * whole. A run of fallback byte tokens ("<0xE2><0x98>") is read as a whole once it ends, because

@@ -89,8 +89,8 @@ static int encode_text(struct encode_run *run, const char *text, size_t len, str
     return 0;
 }
 
-/* A sentence that tells where the text has what no token stands for. A normalizer may have made it,
- * and then it has no place. */
+/* Writes a sentence that tells where the text has characters that no token has. A normalizer may
+ * have made it, and then it has no place. */
 static int tell_place(const struct bpe_scratch *bpe, const char *text, size_t len,
                       struct error *err)
 {

@@ -22,7 +22,7 @@ bool guard_is_possible(const struct tokenizer *tok)
     return are_long(&tok->raw);
 }
 
-/* Whether the text from `at` on is special, or begins a special token as far as it goes. */
+/* True if the text from `at` on is special, or begins a special token as far as it goes. */
 static bool begins_special(const struct added_set *set, const char *text, size_t len, size_t at)
 {
     size_t left = len - at;
@@ -53,7 +53,7 @@ static size_t length_without_blanks(const char *text, size_t len)
     return len;
 }
 
-/* Whether the text begins as a special token goes on, or is a part of one. */
+/* True if the text begins as a special token goes on, or is a part of one. */
 static bool continues_special(const struct added_set *set, const char *text, size_t len)
 {
     for (int i = 0; i < set->n; i++) {

@@ -13,12 +13,12 @@ enum guard_strength {
     /* The marker is within every special token that the text has, or could be a part of together
      * with what a template writes around it. */
     GUARD_TOKENS,
-    /* In addition it is behind every character that a special token begins with, so that a template
+    /* In addition it is after every character that a special token begins with, so that a template
      * which takes characters out of the text makes no special token either. */
     GUARD_STARTS
 };
 
-/* Whether the special tokens of this tokenizer can be told apart like this: each has two characters
+/* True if the special tokens of this tokenizer can be told apart like this: each has two characters
  * at least, and is found before the text is normalized. */
 bool guard_is_possible(const struct tokenizer *tok);
 

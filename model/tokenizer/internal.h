@@ -1,4 +1,4 @@
-/* What the files of the tokenizer share. What happens to a text:
+/* Types and functions that the files of the tokenizer share. The stages of a text:
  *
  *   text --runs of valid UTF-8--> added tokens cut out           encode.c, added.c
  *                                   |

@@ -9,7 +9,7 @@
 
 enum { KEY_BYTES = 32 };
 
-/* What is being gathered; `failed` means that there was no memory. */
+/* The tokens that are being gathered; `failed` means that there was no memory. */
 struct gathering {
     const json_t *vocab, *listed; /* of tokenizer.json: its vocabulary, its added_tokens */
     const json_t *added;          /* added_tokens.json */
@@ -139,7 +139,7 @@ static void add_lists(struct gathering *g, const json_t *config, const json_t *m
     add_all(g, more, true);
 }
 
-/* What is left of added_tokens.json is not special. */
+/* Adds the rest of added_tokens.json, which is not special. */
 static void add_rest(struct gathering *g)
 {
     const char *text;

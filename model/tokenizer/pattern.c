@@ -248,7 +248,7 @@ int pattern_next(struct pattern_scan *scan, size_t *begin, size_t *end, struct e
         if (*begin > *end || *begin < scan->last_end)
             return match_failed(PCRE2_ERROR_INTERNAL, err);
         if (*begin == *end && scan->any && *end == scan->last_end) {
-            /* Nothing, right behind a match: look on from the next character. */
+            /* An empty match right after a match: look on from the next character. */
             scan->at =
                 *end < scan->text.len ? *end + text_char_length(scan->text.data[*end]) : *end + 1;
             continue;

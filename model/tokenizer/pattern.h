@@ -16,7 +16,8 @@ int pattern_compile(struct pattern *pattern, struct text text, bool literal, con
                     struct error *err);
 void pattern_free(struct pattern *pattern);
 
-/* What matching needs besides the pattern. Owned by one thread; zeroed is valid to close. */
+/* The memory that matching needs besides the pattern. Owned by one thread; zeroed is valid to
+ * close. */
 struct matcher {
     pcre2_match_data *data;
     pcre2_match_context *context;

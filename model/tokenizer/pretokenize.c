@@ -34,7 +34,7 @@ static int emit_pending(struct cutter *cut, struct error *err)
     return emit(cut, cut->begin, cut->end, err);
 }
 
-/* Whether this part joins the piece before it. */
+/* True if this part joins the piece before it. */
 static bool joins(const struct cutter *cut, bool is_match)
 {
     switch (cut->behavior) {

@@ -32,7 +32,7 @@ enum piece_flags {
 
 typedef int word_fn(void *arg, struct text word, struct error *err);
 
-/* What splitter_run works with. */
+/* The parameters of splitter_run. */
 struct split_run {
     const struct splitter *stages;
     int n_stages;

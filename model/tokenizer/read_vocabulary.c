@@ -327,8 +327,9 @@ out:
     return rc;
 }
 
-/* What the config has of an added token of the file is what holds, but for a token that is special:
- * it stays so. node: as the file has it. The caller calls json_decref; NULL: there is no memory. */
+/* Merges the config's entry of an added token into the file's: the config's holds, but a token that
+ * is special stays so. node: as the file has it. The caller calls json_decref; NULL: there is no
+ * memory. */
 static json_t *merge_added(const struct reader *r, json_t *node, int32_t id)
 {
     char key[16];

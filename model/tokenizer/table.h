@@ -42,7 +42,7 @@ uint64_t token_table_fingerprint(const struct token_table *table);
 
 /* GPT-2's alphabet: every byte has a printable character. Writes 1 or 2 bytes, returns how many. */
 size_t byte_level_char(uint8_t byte, char out[2]);
-/* The bytes behind a string of that alphabet; false when a character is none of it. out holds
+/* Decodes a string of that alphabet to its bytes; false when a character is none of it. out holds
  * content.len bytes. */
 bool byte_level_decode(struct text content, char *out, size_t *out_len);
 /* 0..255 for "<0x00>".."<0xFF>", else -1. */

@@ -34,7 +34,7 @@ int token_counts_seen(const struct token_counts *counts);
  * ERR_ARGUMENT it counts the tokens of another token table. */
 int token_counts_parse(struct token_counts *counts, const char *text, size_t len,
                        const char *origin, struct error *err);
-/* The same from a file. Errors: those too, ERR_NOT_FOUND, ERR_IO. */
+/* As token_counts_parse, from a file. Errors: those too, ERR_NOT_FOUND, ERR_IO. */
 int token_counts_read(struct token_counts *counts, const char *path, struct error *err);
 
 /* The list as a text, which the caller frees. Tokens seen equally often are in ascending order of

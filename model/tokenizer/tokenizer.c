@@ -157,10 +157,10 @@ void tokenizer_close(struct tokenizer *tok)
     free(tok);
 }
 
-void tokenizer_count_added(const struct tokenizer *tok, size_t *n_before, size_t *n_behind)
+void tokenizer_count_added(const struct tokenizer *tok, size_t *n_before, size_t *n_after)
 {
     *n_before = tok->prefix.n;
-    *n_behind = tok->suffix.n;
+    *n_after = tok->suffix.n;
 }
 
 int tokenizer_vocab_size(const struct tokenizer *tok)

@@ -18,7 +18,7 @@ struct tokenizer;
  * understood). */
 int tokenizer_open(struct tokenizer **tok, const char *folder, struct error *err);
 
-/* The same from memory; the fuzz target's entry. config_json may be NULL. */
+/* As tokenizer_open, from memory; the fuzz target's entry. config_json may be NULL. */
 int tokenizer_parse(struct tokenizer **tok, const char *json, size_t len, const char *config_json,
                     size_t config_len, const char *origin, struct error *err);
 
@@ -42,15 +42,15 @@ enum tokenizer_flags {
 int tokenizer_encode(const struct tokenizer *tok, const char *text, size_t len, unsigned flags,
                      struct token_ids *ids, struct error *err);
 
-/* The same, but special tokens that have one of breaks[n_breaks] within them, an ascending list of
- * offsets, are plain text; only for tokenizers of which guard_is_possible (model/tokenizer/guard.h)
- * is true. */
+/* As tokenizer_encode, but special tokens that have one of breaks[n_breaks] within them, an
+ * ascending list of offsets, are plain text; only for tokenizers of which guard_is_possible
+ * (model/tokenizer/guard.h) is true. */
 int tokenizer_encode_broken(const struct tokenizer *tok, const char *text, size_t len,
                             unsigned flags, const size_t *breaks, size_t n_breaks,
                             struct token_ids *ids, struct error *err);
 
-/* How many tokens TOKENIZER_ADD_SPECIAL puts before a text and behind it. */
-void tokenizer_count_added(const struct tokenizer *tok, size_t *n_before, size_t *n_behind);
+/* Counts the tokens that TOKENIZER_ADD_SPECIAL puts before a text and after it. */
+void tokenizer_count_added(const struct tokenizer *tok, size_t *n_before, size_t *n_after);
 
 /* 1 + the highest id that the file names. */
 int tokenizer_vocab_size(const struct tokenizer *tok);
@@ -82,7 +82,7 @@ void detokenizer_close(struct detokenizer *detok);
  * until the next call. */
 int detokenizer_push(struct detokenizer *detok, int32_t id, const char **text, size_t *len,
                      struct error *err);
-/* What is left at the end: an incomplete character becomes U+FFFD. The detokenizer is as new
+/* Returns the rest at the end: an incomplete character becomes U+FFFD. The detokenizer is as new
  * then. */
 int detokenizer_finish(struct detokenizer *detok, const char **text, size_t *len,
                        struct error *err);

@@ -27,9 +27,9 @@ int text_buf_replace(struct text_buf *buf, struct text text, const char *mark, c
                      struct error *err);
 void text_buf_free(struct text_buf *buf);
 
-/* One character at the start of data[len >= 1]: 1 whole, 0 the text ends within it, -1 not UTF-8.
- * *used: its bytes; when it is not whole, the bytes that one U+FFFD stands for (Unicode 3.9, U+FFFD
- * substitution of maximal subparts; what Rust's from_utf8_lossy does). */
+/* Classifies the character at the start of data[len >= 1]: 1 whole, 0 the text ends within it, -1
+ * not UTF-8. *used: its bytes; when it is not whole, the bytes that one U+FFFD replaces (Unicode
+ * 3.9, U+FFFD substitution of maximal subparts; what Rust's from_utf8_lossy does). */
 int text_classify(const char *data, size_t len, size_t *used);
 /* Length of the longest prefix that is UTF-8. */
 size_t text_valid_length(const char *data, size_t len);

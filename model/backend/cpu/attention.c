@@ -11,7 +11,8 @@
  * makes weights of zero. Blocks and partitions before are not read.
  *
  * Up to CPU_QUERIES queries (rows times heads of one kv head) go over the KV together. Partitions
- * that all of them see whole are read once for all; what is before and behind goes row by row. */
+ * that all of them see whole are read once for all; partitions before and after them go row by
+ * row. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -307,8 +308,9 @@ static int tile_position(const struct tile *tile, int row)
     return attention_position(tile->lane, tile->first_row - tile->lane->first_row + row);
 }
 
-/* The end of the whole partitions that all rows of a tile see in the same blocks. Guesses of a tree
- * are not in the order of their positions, but all of them are behind the blocks they share. */
+/* Returns the end of the whole partitions that all rows of a tile see in the same blocks. Guesses
+ * of a tree are not in the order of their positions, but all of them come after the blocks they
+ * share. */
 static int shared_end(const struct tile *tile)
 {
     const struct attention_lane *lane = tile->lane;

@@ -1,4 +1,4 @@
-/* What the files of the CPU backend share. */
+/* Types and functions that the files of the CPU backend share. */
 #pragma once
 
 #include "base/limits.h"
@@ -46,7 +46,7 @@ static inline void cpu_run(struct backend_cpu *cpu, bool is_small, team_fn *fn, 
     }
 }
 
-/* What a matrix is packed from. */
+/* A matrix to pack and its source. */
 struct cpu_fill {
     const struct matrix *matrix; /* without data */
     const struct matrix_source *source;

@@ -1,19 +1,19 @@
 /* The host's part of answering row wishes on the device: it packs the wishes, launches one kernel
- * behind the forward pass, which may still be running, copies one block back, waits once and fills
+ * after the forward pass, which may still be running, copies one block back, waits once and fills
  * slice rows. No other part of a step waits for the device. */
 #include "model/backend/cuda/answer.cuh"
 
 #include <math.h>
 #include <string.h>
 
-/* What one call counts, and how large the blocks are that go to the device and come back. */
+/* The counts of one call, and the sizes of the blocks that go to the device and come back. */
 struct packing {
     int n_jobs, max_columns;
     size_t n_columns, n_words, n_whole; /* n_whole: logits of slices that come back whole */
     size_t over_bytes, back_bytes;
 };
 
-/* The same block in pinned memory and on the device. */
+/* The blocks, each in pinned memory and on the device. */
 struct blocks {
     uint8_t *host_over, *device_over;
     uint8_t *host_back, *device_back;

@@ -12,7 +12,7 @@ enum { KEPT_MAX = 2048 };
 
 static_assert(KEPT_MAX / ANSWER_BEST_MAX >= 2 && KEPT_MAX / ANSWER_THREADS >= 1, "room to sort in");
 
-/* What one thread has seen of the slice in the first pass. */
+/* One thread's results of the first pass over the slice. */
 struct answer_scan {
     int32_t max_key; /* order_key of the largest logit */
     int32_t n_bad;
@@ -156,7 +156,7 @@ static __device__ __forceinline__ void best_logits(const struct answer_job *job,
     }
 }
 
-/* A column and its noisy score. {-inf, INT32_MAX} stands for none and ranks behind every column. */
+/* A column and its noisy score. {-inf, INT32_MAX} means none and ranks after every column. */
 struct scored {
     double score;
     int32_t column;

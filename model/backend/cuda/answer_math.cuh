@@ -1,6 +1,6 @@
-/* What base/rng.c, model/numerics/numerics.c and model/logits/select.h define, as device functions
- * with the same bits (the files are compiled with --fmad=false), and the reductions over a block
- * that the answer kernel needs. */
+/* The functions of base/rng.c, model/numerics/numerics.c and model/logits/select.h as device
+ * functions with the same bits (the files are compiled with --fmad=false), and the reductions over
+ * a block that the answer kernel needs. */
 #pragma once
 
 #include "model/backend/cuda/answer.cuh"

@@ -104,7 +104,7 @@ static __device__ __forceinline__ attend_span span_of(const attend_args *args,
     return span;
 }
 
-/* What the warps exchange. */
+/* Shared memory through which the warps exchange their sums. */
 struct attend_shared {
     float max[ATTEND_WARPS][STEP_TILE_QUERIES], sum[ATTEND_WARPS][STEP_TILE_QUERIES];
     float values[ATTEND_WARPS][STEP_TILE_QUERIES][COMBINE_STRIDE];
@@ -184,7 +184,8 @@ static __device__ __forceinline__ void combine(const float acc[WIDTH / RUN][4][4
     }
 }
 
-/* Whether a vector of the tile sees positions of a partition, and none of those before. */
+/* True if a vector of the tile sees positions of a partition; *is_first: it sees none of those
+ * before. */
 static __device__ __forceinline__ bool sees_partition(const attend_args *args,
                                                       const tile_view *view, int vector,
                                                       int partition, bool *is_first)
@@ -307,7 +308,7 @@ static __global__ void __launch_bounds__(ATTEND_THREADS, WIDTH <= 64 ? 3 : 2)
     store_total<WIDTH>(&args, &view, &total, partition);
 }
 
-/* What the threads of a merge exchange about MERGE_THREADS partials. */
+/* Shared memory through which the threads of a merge exchange MERGE_THREADS partials. */
 struct merge_shared {
     float2 factors[MERGE_THREADS];
     float maxima[MERGE_THREADS], sums[MERGE_THREADS];
@@ -377,7 +378,7 @@ static __global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(attend_args
     if (e < args.head_dim) store_out(args.out + index * width + e, total, sum);
 }
 
-/* Whether each partition has a block of its own: in steps that can be recorded, unless there is
+/* True if each partition has a block of its own: in steps that can be recorded, unless there is
  * only one partition or the tiles alone keep the device busy. The bits are the same either way. */
 static bool is_split(const struct backend_cuda *be, const attend_args *args, int n_slots)
 {

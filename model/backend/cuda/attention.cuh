@@ -50,7 +50,7 @@ static __device__ __forceinline__ int first_seen(int position, int window)
     return window > 0 && position >= window ? position - window + 1 : 0;
 }
 
-/* What one warp works on: 64 positions from `first` on, of which those from `begin` to `last` are
+/* The work of one warp: 64 positions from `first` on, of which those from `begin` to `last` are
  * seen by some row of the tile. */
 struct attend_span {
     const uint16_t

@@ -1,8 +1,8 @@
-/* What the CUDA backend does before attention: bias, q/k norm, rope, rounding to bf16, and the
- * store of k and v into the KV blocks of every path that holds the row. In a step with trees the
- * same launch copies the committed positions of the block where a tree begins to its further paths;
- * rows are stored behind them. One warp works on one head of a row or of a copy. A head's sum of
- * squares is one chain per thread, then a tree over the warp, so its bits depend on the head
+/* The CUDA backend's work before attention: bias, q/k norm, rope, rounding to bf16, and the store
+ * of k and v into the KV blocks of every path that holds the row. In a step with trees the same
+ * launch copies the committed positions of the block where a tree begins to its further paths; rows
+ * are stored after them. One warp works on one head of a row or of a copy. A head's sum of squares
+ * is one chain per thread, then a tree over the warp, so its bits depend on the head
  * alone. */
 #include "model/backend/cuda/attention.cuh"
 
@@ -17,7 +17,7 @@ struct store_args {
     struct attention_input input;
     int n_heads, n_kv_heads, head_dim;
     uint16_t *q, *kv;
-    int n_rows; /* the copies are behind them */
+    int n_rows; /* the copies come after them */
 };
 
 /* A thread's share of one head: pairs (i, i + 1) and (i + E/2, i + E/2 + 1), i = 2 lane + 64 k. */

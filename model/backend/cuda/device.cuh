@@ -1,7 +1,7 @@
-/* What the kernels of the CUDA backend share. The files are compiled with --fmad=false: a product
- * and a sum are one fused operation only where the source says __fmaf_rn, so that no compiler
- * decides about the bits. Outside of the tensor cores everything has the order of IEEE operations
- * that is written. */
+/* Definitions that the kernels of the CUDA backend share. The files are compiled with --fmad=false:
+ * a product and a sum are one fused operation only where the source says __fmaf_rn, so that no
+ * compiler decides about the bits. Outside of the tensor cores everything has the order of IEEE
+ * operations that is written. */
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,4 +1,4 @@
-/* What the files of the CUDA backend share on the host. C-like C++.
+/* Types and functions that the files of the CUDA backend share on the host. C-like C++.
  *
  * A step: begin() writes the step's inputs (step_plan.h) into pinned memory and copies them over in
  * one piece. The operations then only launch kernels on one stream. Whatever varies from step to
@@ -99,7 +99,7 @@ static inline void cuda_use_device(struct backend_cuda *be)
  * failure noted, if there is none. It overwrites what an earlier operation of the same stream left
  * there. */
 void *cuda_scratch(struct backend_cuda *be, size_t bytes);
-/* The same for pinned host memory; waits for the stream if the memory has to grow. */
+/* As cuda_scratch, for pinned host memory; waits for the stream if the memory has to grow. */
 void *cuda_host_scratch(struct backend_cuda *be, size_t bytes);
 /* Waits for the stream. Errors: ERR_UNAVAILABLE with what failed. */
 int cuda_finish(struct backend_cuda *be, struct error *err);

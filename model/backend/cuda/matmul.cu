@@ -34,7 +34,7 @@ template <int TILES, int GROUPS, bool FP8, bool ALIGNED> struct few_form {
     };
 };
 
-/* What a lane still has to copy of its warp's segment. */
+/* The part of its warp's segment that a lane still has to copy. */
 struct few_share {
     const uint8_t *weights; /* of the first group, for the next tile */
     const uint16_t *tokens; /* of the first 8, for the next tile */

@@ -35,7 +35,7 @@ static bool is_same(const struct step_size *a, const struct step_size *b)
            a->n_partitions == b->n_partitions && a->n_copies == b->n_copies;
 }
 
-/* Whether a is the smaller loss of two recordings. */
+/* True if a is the smaller loss of two recordings. */
 static bool goes_before(const struct cuda_recording *a, const struct cuda_recording *b)
 {
     if (!a->graph != !b->graph) return !a->graph;

@@ -110,8 +110,8 @@ static int write_table(const struct attention_lane *lane, int path, int32_t *blo
     return n;
 }
 
-/* Writes the rows of a path's run, which becomes lane `index` of the device, and the rows of the
- * paths behind it become the lanes behind it. */
+/* Writes the rows of a path's run, which becomes lane `index` of the device; the rows of the later
+ * paths become the lanes after it. */
 static void write_run(const struct writer *w, const struct attention_lane *lane, int path,
                       int index, int first_block)
 {

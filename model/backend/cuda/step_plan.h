@@ -1,6 +1,6 @@
-/* What is decided about a step on the host before a device runs it: the sizes it is padded to, so
- * that it can be replayed from a recording, and where each of its inputs lies in the one block of
- * memory that is copied to the device. Plain C, tested without a GPU. */
+/* The decisions that the host takes before a device runs a step: the sizes it is padded to, so that
+ * it can be replayed from a recording, and where each of its inputs lies in the one block of memory
+ * that is copied to the device. Plain C, tested without a GPU. */
 #pragma once
 
 #include <stddef.h>
@@ -38,7 +38,7 @@ struct step_lane {
     int32_t first_block; /* of its block table in `blocks` */
 };
 
-/* The first n positions of a block that are copied to another one before rows are stored behind
+/* The first n positions of a block that are copied to another one before rows are stored after
  * them; n = 0: nothing. */
 struct step_copy {
     int32_t from, to, n;

@@ -13,7 +13,7 @@
 
 /* The first feature that a variant needs and this CPU lacks; NULL: it can run here. */
 typedef const char *lacks_fn(void);
-/* Whether this CPU can run a variant, but is faster with the next one. */
+/* True if this CPU can run a variant, but is faster with the next one. */
 typedef bool is_slower_fn(void);
 
 #ifdef OUTRIDER_X86
@@ -117,7 +117,8 @@ static bool is_right(const struct variant *v)
     return step_check_passes(v->kernels->dot_step);
 }
 
-/* What auto takes. The last row can always run; kernels_find checks it as well. */
+/* Returns the variant that auto takes. The last row can always run; kernels_find checks it as
+ * well. */
 static const struct variant *best(void)
 {
     const struct variant *v = variants, *last = variants + N_VARIANTS - 1;

@@ -36,7 +36,7 @@ struct matmul_call {
     int first_block, end_block;
 };
 
-/* What each of n queries brings to a product with KV: its elements, or the weights of its
+/* The input of each of n queries to a product with KV: its elements, or the weights of its
  * positions, QUERY_LEN_MAX at most. */
 struct query_rows {
     const uint16_t *data; /* [n][stride] bf16 */
@@ -61,7 +61,7 @@ struct kv_ahead {
     int first_line, n_lines;
 };
 
-/* Whether memory is streamed in two hops: into the second-level cache from far ahead, and from
+/* True if memory is streamed in two hops: into the second-level cache from far ahead, and from
  * there into the first-level cache. An Intel core needs that: its first-level cache has too few
  * requests in flight, so that one hop reaches only 0.85 of the bandwidth. A Zen core reaches 0.95
  * in one hop, straight into the first level, and 0.84 in two. */
@@ -91,7 +91,7 @@ struct kernels {
      * a fixed tree. n % 16 == 0. */
     void (*rmsnorm)(const float *x, const float *weight, float eps, int n, uint16_t *h);
 
-    /* The same on fp32 in place, for q/k norm over a head. n is any even number. */
+    /* As rmsnorm, on fp32 in place, for q/k norm over a head. n is any even number. */
     void (*rmsnorm_head)(float *x, const float *weight, float eps, int n);
 
     /* h[n] = bf16(silu(gate[n]) * up[n]). */

@@ -1,5 +1,5 @@
-/* What a variant does in 16 lanes: norms, activations, and the weights of attention; included by
- * variant.h. */
+/* The work of a variant that is done in 16 lanes: norms, activations, and the weights of attention;
+ * included by variant.h. */
 #pragma once
 
 #include <stdbool.h>
@@ -54,7 +54,7 @@ static inline void vec_store_bf16(uint16_t *h, vec_f x)
     memcpy(h, &v, sizeof v);
 }
 
-/* The same without NaN, whose rounding might overflow. */
+/* As vec_store_bf16, but only for numbers: rounding a NaN might overflow. */
 static inline void vec_store_bf16_number(uint16_t *h, vec_f x)
 {
 #ifdef OWN_STORE_BF16
@@ -126,8 +126,8 @@ static void swiglu(const float *gate, const float *up, int n, uint16_t *h)
     }
 }
 
-/* The same mask, but the compiler no longer knows that it came from a comparison. It would make
- * selections of what is meant as one bitwise operation, and they cost three. */
+/* Returns the same mask, but the compiler no longer knows that it came from a comparison. It would
+ * make selections of what is meant as one bitwise operation, and they cost three. */
 static inline vec_i vec_opaque(vec_i mask)
 {
 #ifdef OUTRIDER_X86

@@ -1,4 +1,5 @@
-/* What the variants for AVX-512 do in 16 lanes in a way of their own; included before variant.h. */
+/* Functions in 16 lanes that the variants for AVX-512 have in a form of their own; included before
+ * variant.h. */
 #pragma once
 
 #include <immintrin.h>

@@ -41,7 +41,8 @@ static uint16_t ordinary(uint32_t *state)
     return (uint16_t)((random & 0x807fu) | (0x7b + random / 0x10000u % 8) << 7);
 }
 
-/* What the definition gives for the lane must be in `got`, which is then the lane's new sum. */
+/* Compares `got`, which becomes the lane's new sum, with the value that the definition gives for
+ * the lane. */
 static bool lane_passes(float *sum, float got, const uint16_t w[2], const uint16_t x[2])
 {
     float wanted = step_exact(*sum, num_bf16_to_float(w[1]), num_bf16_to_float(x[1]));

@@ -1,4 +1,4 @@
-/* What a tile of dot chains works on. Each variant has its own dot_tile for it. */
+/* The operands of a tile of dot chains. Each variant has its own dot_tile for it. */
 #pragma once
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* What makes the table of a variant from its parts, included once by each variant's file. Before it
- * that file defines, or includes tile_frame.h, which has the tiles,
+/* Makes the table of a variant from its parts; included once by each variant's file. Before it that
+ * file defines, or includes tile_frame.h, which has the tiles,
  *   VEC_BYTES                     width of its float vectors
  *   dot_tile(rows, columns, d)    the chains of a tile, always inlined with constant sizes
  *   TILE_ROWS, LINE_ROWS          rows of the largest tile, and of the largest for few rows

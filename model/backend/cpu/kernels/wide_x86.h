@@ -1,4 +1,4 @@
-/* What the x86 variants of wide_pair.h share. */
+/* Functions that the x86 variants of wide_pair.h share. */
 #pragma once
 
 #include <immintrin.h>

@@ -7,8 +7,8 @@
 
 #include "model/backend/cpu/kernels/quant/matrix.h"
 
-/* What a group of a row takes when it is quantized: the integers in 8 or 16 bits, as the variant
- * multiplies them, a scale, and what cancels the offset of the weights. */
+/* The bytes of a quantized group of a row: the integers in 8 or 16 bits, as the variant multiplies
+ * them, a scale, and a sum that cancels the offset of the weights. */
 enum { QUANT_ROW_GROUP_BYTES = 2 * QUANT_GROUP + 8 };
 
 /* Rows of bf16, and where they go when they are quantized. */

@@ -1,4 +1,4 @@
-/* What a tile of the integer kernels works on. Each variant has its own quant_tile for it.
+/* The operands of a tile of the integer kernels. Each variant has its own quant_tile for it.
  *
  * Quantized rows lie in panels, one for each tile of rows, so that everything a tile reads is at a
  * constant distance from one pointer. A panel is a stream over the groups of k, each
@@ -93,7 +93,7 @@ INLINE_ALWAYS int32_t quant_word(const uint8_t *at)
     return word;
 }
 
-/* Of a row of a group of a panel of n_rows. */
+/* The scale of a row of a group of a panel of n_rows. */
 INLINE_ALWAYS float quant_scale(const uint8_t *x, int row)
 {
     float scale;
