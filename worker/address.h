@@ -18,7 +18,7 @@ int address_of_rank(const char *listen, int rank, int n_ranks, char *out, struct
 int address_of_lead(const char *lead, const char *listen, int n_ranks, char *out,
                     struct error *err);
 
-/* Whether the address says no host: 0.0.0.0:PORT or [::]:PORT. */
+/* True if the address names no host: 0.0.0.0:PORT or [::]:PORT. */
 bool address_is_wildcard(const char *address);
 
 /* Where --listen says 0.0.0.0 or [::], the address that this host has in `network` takes its place;

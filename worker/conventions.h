@@ -1,5 +1,6 @@
-/* What the model's folder says beside its weights: how conversations are written, which tokens end
- * a text, and how to sample where a request does not say. A rank tells its coordinator. */
+/* The conventions in the model's folder, beside its weights: how conversations are written, which
+ * tokens end a text, and how to sample where a request does not say. A rank tells its
+ * coordinator. */
 #pragma once
 
 #include "base/end_ids.h"

@@ -1,4 +1,4 @@
-/* Whether all ranks of a group have the same weights. */
+/* Checks that all ranks of a group have the same weights. */
 #include "worker/copies.h"
 
 #include <stdlib.h>
@@ -32,7 +32,7 @@ out:
     return rc;
 }
 
-/* What a rank has found. */
+/* The result of a rank's comparison. */
 struct verdict {
     uint64_t is_bad;
     struct digest_conflict conflict;

@@ -1,10 +1,10 @@
-/* Whether all ranks of a group have the same weights. Each rank digests every byte that it reads
- * while it loads them (model/digest.h). But ranks read different parts of the model, so damage in a
- * part that one rank alone reads would never be noticed. Therefore ranks with different copies of
- * the model read for each other: of each rank's part, a rank with another copy (the witness)
- * digests its own copy of that part. Ranks that read the same files need no witness: a file is the
- * same if its size, its times and its inode are, and so a folder on a shared file system is read
- * once by each rank and no more. */
+/* Checks that all ranks of a group have the same weights. Each rank digests every byte that it
+ * reads while it loads them (model/digest.h). But ranks read different parts of the model, so
+ * damage in a part that one rank alone reads would never be noticed. Therefore ranks with different
+ * copies of the model read for each other: of each rank's part, a rank with another copy (the
+ * witness) digests its own copy of that part. Ranks that read the same files need no witness: a
+ * file is the same if its size, its times and its inode are, and so a folder on a shared file
+ * system is read once by each rank and no more. */
 #pragma once
 
 #include "base/limits.h"

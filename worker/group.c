@@ -23,7 +23,7 @@ bool group_has_peers(const struct group_options *options)
     return options->n_ranks > 1 || comm_mpi_is_launched();
 }
 
-/* Whether the ranks meet without MPI. */
+/* True if the ranks meet without MPI. */
 static bool is_led(const struct group *group)
 {
     return !group->world && group->comm->size > 1;

@@ -11,8 +11,8 @@
 
 enum { GROUP_ID_BYTES = 64, GROUP_ADDRESS_BYTES = 256 };
 
-/* What adds up the ranks' sums. AUTO is NCCL without MPI, and under mpirun with --device cuda,
- * where each rank has the GPU of its number; otherwise it is MPI. */
+/* The library that adds up the ranks' sums. AUTO is NCCL without MPI, and under mpirun with
+ * --device cuda, where each rank has the GPU of its number; otherwise it is MPI. */
 enum group_collectives { GROUP_AUTO, GROUP_HOST, GROUP_NCCL };
 
 struct lead_watch;
@@ -55,10 +55,10 @@ void group_close(struct group *group);
 bool group_is_lead(const struct group *group);
 int group_offer(struct group *group, struct target_description *mine, struct error *err);
 
-/* Whether a rank with these options meets others before it serves. */
+/* True if a rank with these options meets others before it serves. */
 bool group_has_peers(const struct group_options *options);
 
-/* Whether comm_exchange works: ranks without MPI can only add numbers on their devices. */
+/* True if comm_exchange works: ranks without MPI can only add numbers on their devices. */
 bool group_has_exchange(const struct group *group);
 
 /* Where this rank has a door that the option puts at HOST:PORT or unix:PATH for the group
@@ -80,7 +80,7 @@ int group_watch(struct group *group, struct error *err);
 /* How many ranks hold a stream to this one: on rank 0 all others, without MPI and, after
  * group_place, on several hosts; otherwise 0. */
 int group_n_members(const struct group *group);
-/* This rank is about to leave, so whoever else leaves is no loss. Any thread. */
+/* This rank is about to leave, so another rank that leaves is no loss. Any thread. */
 void group_leave(struct group *group);
 
 /* Under one mpirun with the coordinator: tells it this rank's address. bound is the address as

@@ -115,7 +115,7 @@ static bool is_starting(struct listener *ls)
     return !rpc_health_is_serving(ls->health, "") && !is_draining(ls);
 }
 
-/* True while a coordinator has a stream, or a step that it left behind has not ended. If a rank
+/* True while a coordinator has a stream, or a step that it left unfinished has not ended. If a rank
  * hangs in such a step, the group ends soon, and a coordinator that began now would lose a
  * request. */
 static bool is_busy(const struct listener *ls)
@@ -135,7 +135,7 @@ static const struct buffer *describe_now(struct listener *ls)
     return is_busy(ls) || is_draining(ls) ? &ls->busy_description : &ls->description;
 }
 
-/* Whether the caller may be a coordinator of this rank, by its certificate. Otherwise `code`. */
+/* Checks by the caller's certificate that it may be a coordinator of this rank. Errors: `code`. */
 static int check_client(const struct listener *ls, const struct rpc_call *call, int code,
                         struct error *err)
 {

@@ -14,7 +14,7 @@ struct listener;
 /* How long a step may still take when its coordinator is gone. */
 enum { LISTENER_ORPHAN_US = 2000000 };
 
-/* What the engine thread pops. */
+/* The events that the engine thread pops. */
 enum listened_kind { LISTENED_BEGIN, LISTENED_STEP };
 
 struct listened {
@@ -64,8 +64,8 @@ void listener_expect_members(struct listener *listener, int n);
 void listener_set_complete(struct listener *listener);
 /* This rank is about to leave, so a rank that leaves is no loss. Any thread. */
 void listener_set_leaving(struct listener *listener);
-/* What Describe says while the group serves, now that the weights are loaded. Called before
- * listener_set_serving. Errors: ERR_NO_MEMORY. */
+/* Sets the description that Describe answers while the group serves, now that the weights are
+ * loaded. Called before listener_set_serving. Errors: ERR_NO_MEMORY. */
 int listener_describe(struct listener *listener, const struct target_description *description,
                       struct error *err);
 void listener_set_serving(struct listener *listener, bool is_serving);

@@ -1,7 +1,7 @@
-/* Who may hold a Stay stream on rank 0, whose end ends the group: the other ranks of this group and
- * nobody else. At the start rank 0 draws a pass at random, which the ranks get over MPI, or with
- * its description while the group forms, and which they show as metadata of the call. A group that
- * needs no such streams, because mpirun watches all its ranks, has no members. */
+/* The ranks that may hold a Stay stream on rank 0, whose end ends the group: the other ranks of
+ * this group and nobody else. At the start rank 0 draws a pass at random, which the ranks get over
+ * MPI, or with its description while the group forms, and which they show as metadata of the call.
+ * A group that needs no such streams, because mpirun watches all its ranks, has no members. */
 #pragma once
 
 #include <stdatomic.h>

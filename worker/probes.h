@@ -1,5 +1,5 @@
-/* What a rank says about itself over HTTP, for probes and for Prometheus: /live and /ready while it
- * starts, serves and drains, and /metrics once it serves. */
+/* A rank's state over HTTP, for probes and for Prometheus: /live and /ready while it starts, serves
+ * and drains, and /metrics once it serves. */
 #pragma once
 
 #include "base/threads/beat.h"

@@ -1,5 +1,5 @@
-/* What a rank counts and measures about its steps, for /metrics. The engine thread records with
- * relaxed atomic additions, after a step's reply has left; a scrape only reads, on any thread. */
+/* Counters and times of a rank's steps, for /metrics. The engine thread records with relaxed atomic
+ * additions, after a step's reply has left; a scrape only reads, on any thread. */
 #pragma once
 
 #include "base/text/buffer.h"

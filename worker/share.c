@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of one sum and rank. All sums have the same size, because NCCL connects the ranks at the first
- * use of a size's algorithm and lets them wait for each other only for a limited time then: a small
- * exchange right after the ranks have joined makes all later ones quick to begin. */
+/* The bytes of one rank's part of a sum, and the floats that hold them. All sums have the same
+ * size, because NCCL connects the ranks at the first use of a size's algorithm and lets them wait
+ * for each other only for a limited time then: a small exchange right after the ranks have joined
+ * makes all later ones quick to begin. */
 enum { CHUNK_BYTES = 4096, CHUNK_FLOATS = CHUNK_BYTES / 2 };
 
 /* Two bytes are a whole number below 2^16, which fp32 holds and adds to zero exactly. */

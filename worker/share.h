@@ -9,7 +9,7 @@
 int share_bytes(const struct group *group, struct backend *be, const void *mine, void *all,
                 size_t n_bytes, struct error *err);
 
-/* The same by the sum of the backend, which every group has: each rank adds its bytes to the zeros
- * of the others. */
+/* As share_bytes, by the sum of the backend, which every group has: each rank adds its bytes to the
+ * zeros of the others. */
 int share_by_sum(struct comm *comm, struct backend *be, const void *mine, void *all, size_t n_bytes,
                  struct error *err);

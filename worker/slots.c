@@ -75,7 +75,7 @@ static int first_read(const struct slots *s, const struct step_lane *lane)
 }
 
 /* Earlier positions must hold KV, as far as rows see them. The slot knows that of those that it has
- * fed itself; behind them the table may go on with blocks that other slots or paths have filled. */
+ * fed itself; after them the table may go on with blocks that other slots or paths have filled. */
 static bool check_written(const struct slots *s, const struct step_lane *lane, char *why)
 {
     const struct slot *slot = &s->slots[lane->slot];

@@ -1,6 +1,6 @@
-/* What a rank knows of its KV cache: the block table of each slot, and how far each block has been
- * written. It checks what a lane of a step does to them before anything is changed. Owned by the
- * engine thread. */
+/* A rank's knowledge of its KV cache: the block table of each slot, and how far each block has been
+ * written. It checks the changes that a lane of a step makes before anything is changed. Owned by
+ * the engine thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -45,10 +45,10 @@ struct shaped_lane {
     struct guess_tree tree;
 };
 
-/* The position behind the last one of a path of the lane. */
+/* The position after the last one of a path of the lane. */
 int shaped_lane_end(const struct shaped_lane *shaped, int path);
 
-/* Whether the lane's blocks exist, reach far enough, hold KV before its position as far back as its
+/* True if the lane's blocks exist, reach far enough, hold KV before its position as far back as its
  * rows see, and are written by no other lane of the step step_id or path of the lane. False: `why`
  * [ERROR_TEXT_BYTES] has the sentence. The lane's slot exists. */
 bool slots_check(struct slots *slots, const struct shaped_lane *shaped, uint64_t step_id,

@@ -352,8 +352,8 @@ static int answer_step(struct verifier *v, const struct step *step, struct step_
     return answer_queries(v, n_rows, reply, err);
 }
 
-/* Whether only the step is at fault, so that the group goes on. Anything else means that the device
- * or a rank is lost, and the group with it. */
+/* True if only the step is at fault, so that the group goes on. Any other error means that the
+ * device or a rank is lost, and the group with it. */
 static bool is_fault_of_step(int rc)
 {
     return rc == ERR_ARGUMENT || rc == ERR_FORMAT || rc == ERR_NO_MEMORY;

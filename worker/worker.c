@@ -89,7 +89,7 @@ static int engine_busy_percent(const struct worker *w)
     return took_us > 0 ? (int)(100 * busy_us / took_us) : -1;
 }
 
-/* Whether the rank waits for others. Sums on a device are only queued by its calls. */
+/* Tells if the rank waits for others. Sums on a device are only queued by its calls. */
 static const char *waiting_text(const struct comm *comm)
 {
     if (comm->device) return "unknown";
@@ -174,7 +174,7 @@ static int describe(struct worker *w, const struct verifier_options *vo, struct 
     return 0;
 }
 
-/* What was noticed about the model; the first rank says it for all. */
+/* Logs the remarks about the model; the first rank does it for all. */
 static void show_remarks(const struct worker *w)
 {
     for (int i = 0; w->group.comm->rank == 0 && i < CHECKPOINT_REMARKS; i++) {
