@@ -50,8 +50,8 @@ int comm_tree_sum(struct comm *comm, float *data, size_t n, struct error *err);
 int comm_exchange(struct comm *comm, const void *mine, void *all, size_t n_bytes,
                   struct error *err);
 
-/* Whether the rank is in comm_tree_sum, where it may wait for the others, for messages
- * about a rank that hangs. Any thread. It knows nothing of sums on a device (comm_device_ops). */
+/* True if the rank is in comm_tree_sum, where it may wait for the others, for messages about a rank
+ * that hangs. Any thread. It knows nothing of sums on a device (comm_device_ops). */
 bool comm_is_waiting(const struct comm *comm);
 
 /* Ends the whole group at once with exit status `status`, for a rank that cannot go on. Does not

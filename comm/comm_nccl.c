@@ -393,8 +393,8 @@ int comm_nccl_make_id(struct comm *comm, struct comm_nccl_id *id, struct error *
     return 0;
 }
 
-/* What rank 0 sends to the others over base. It also says if there is no id, so that no rank waits
- * for one. */
+/* The message of rank 0 to the others over base. It also says if there is no id, so that no rank
+ * waits for one. */
 struct id_offer {
     int32_t code;
     struct comm_nccl_id id;

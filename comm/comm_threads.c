@@ -19,7 +19,7 @@
 
 enum { MAX_THREADS = 64 };
 
-/* What a rank contributes to the collective that it is in. */
+/* A rank's contribution to the collective that it is in. */
 struct offer {
     const void *mine; /* exchange */
     size_t n;         /* floats or bytes */
