@@ -13,10 +13,10 @@ struct rpc_call; /* locked inside */
 
 enum { RPC_CALL_QUEUE_BYTES = 64 << 20 };
 
-/* Any thread. Copies the message. Sends are queued one behind the other, up to
- * RPC_CALL_QUEUE_BYTES. If no send is under way, the message leaves from the calling thread.
- * Errors: ERR_CANCELLED the client is gone or the call is finished, ERR_EXHAUSTED the client does
- * not read, ERR_ARGUMENT the message is longer than MESSAGE_BYTES_MAX. */
+/* Any thread. Copies the message. Sends are queued in order, up to RPC_CALL_QUEUE_BYTES. If no send
+ * is under way, the message leaves from the calling thread. Errors: ERR_CANCELLED the client is
+ * gone or the call is finished, ERR_EXHAUSTED the client does not read, ERR_ARGUMENT the message is
+ * longer than MESSAGE_BYTES_MAX. */
 int rpc_call_send(struct rpc_call *call, const uint8_t *data, size_t len, struct error *err);
 
 /* Ends the call after everything that is queued. Code 0 means OK; otherwise it is an ERR_ code,
@@ -45,12 +45,12 @@ int64_t rpc_call_deadline_us(const struct rpc_call *call);
 bool rpc_call_header(const struct rpc_call *call, const char *name, const char **value,
                      size_t *len);
 
-/* Whether the client's certificate is for one of the names, which are separated by commas; "*" is
+/* True if the client's certificate is for one of the names, which are separated by commas; "*" is
  * any. True where the server asks for no certificates. Within a handler. */
 bool rpc_call_client_is(const struct rpc_call *call, const char *names);
 
-/* Who calls, as the server's guard has found; NULL: the guard was not asked, or there is none. Lent
- * as long as the call exists. */
+/* The caller, as the server's guard has found; NULL: the guard was not asked, or there is none.
+ * Lent as long as the call exists. */
 void *rpc_call_caller(const struct rpc_call *call);
 
 /* A handler that keeps the call after it returns takes a reference. */

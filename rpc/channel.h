@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "rpc/tls.h"
 
-/* What gRPC returns with an event of the client's queue. */
+/* The tag that gRPC returns with an event of the client's queue. */
 struct rpc_client_tag {
     void (*handle)(struct rpc_client_tag *tag);
 };

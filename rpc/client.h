@@ -25,7 +25,7 @@ struct rpc_client_options {
 /* keeps certificates and server_name; options NULL = all zeros. */
 int rpc_client_open(struct rpc_client **client, const struct rpc_client_options *options,
                     struct error *err);
-/* Whether servers see from a key or a certificate who calls. */
+/* True if a key or a certificate tells servers who calls. */
 bool rpc_client_is_known(const struct rpc_client *client);
 /* All streams must be closed before. Accepts NULL. */
 void rpc_client_close(struct rpc_client *client);
@@ -94,7 +94,7 @@ void rpc_client_poll(struct rpc_client *client);
 /* True when the stream has ended, as far as polls and receives have seen. */
 bool rpc_stream_is_over(const struct rpc_stream *stream);
 
-/* What went over the stream so far, without gRPC's own framing. */
+/* Messages and bytes that went over the stream so far, without gRPC's own framing. */
 struct rpc_counters {
     uint64_t messages_sent, messages_received;
     uint64_t bytes_sent, bytes_received;

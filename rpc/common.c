@@ -35,8 +35,8 @@ enum {
 
 static pthread_once_t log_once = PTHREAD_ONCE_INIT;
 
-/* Whether it is this line, by the source file that it is from and its beginning: gRPC also logs
- * what a peer has sent, and nobody must be able to make up a line of gRPC's. */
+/* True if the line comes from that source file and begins so: gRPC also logs what a peer has sent,
+ * and nobody must be able to make up a line of gRPC's. */
 static bool says(const gpr_log_func_args *args, const char *file, const char *beginning)
 {
     return strstr(args->file, file) && strncmp(args->message, beginning, strlen(beginning)) == 0;

@@ -1,5 +1,5 @@
-/* What server and client share of the gRPC C core: opening the library, channel arguments, statuses
- * and messages. For files of rpc/ only. */
+/* Functions of the gRPC C core that server and client share: opening the library, channel
+ * arguments, statuses and messages. For files of rpc/ only. */
 #pragma once
 
 #include <grpc/grpc.h>

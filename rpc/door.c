@@ -217,8 +217,8 @@ static void add(struct rpc_door *door, int fd, const struct sockaddr_storage *ad
     door->n_cut++;
 }
 
-/* What was cut is closed by the library between two of its rounds of accepting, so in one of them
- * there must be an end. */
+/* True if too many connections that were cut are still open: the library closes them between two of
+ * its rounds of accepting, so a round must end. */
 static bool is_too_fast(struct rpc_door *door)
 {
     int64_t now_us = clock_now_us();
@@ -284,7 +284,7 @@ static void come_back(int listener)
 
 /* ---- accepting ---- */
 
-/* Whether the socket still listens, so that the next connection may be better. */
+/* True if the socket still listens, so that the next connection may be better. */
 static bool is_passing(int code)
 {
     return code != EAGAIN && code != EINTR && code != EBADF && code != EINVAL && code != ENOTSOCK;

@@ -10,7 +10,7 @@
 
 struct rpc_health; /* locked inside */
 
-/* Knows the name "", which stands for the whole process and does not serve until it is set.
+/* Knows the name "", which means the whole process and does not serve until it is set.
  * Errors: ERR_NO_MEMORY. */
 int rpc_health_open(struct rpc_health **health, struct error *err);
 /* After the server that offers it is closed. Accepts NULL. */

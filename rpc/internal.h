@@ -83,7 +83,7 @@ struct rpc_call {
     grpc_slice status_text;
     grpc_metadata retry[2]; /* [n_retry], sent with the status */
     size_t n_retry;
-    struct queued_message *first, **end; /* waiting behind the send that is under way */
+    struct queued_message *first, **end; /* waiting after the send that is under way */
     size_t sending_bytes;
     /* Written under the lock, read without it, so that nobody waits for what is being sent. */
     atomic_size_t queued_bytes;       /* that are sent now or wait */

@@ -1,4 +1,5 @@
-/* What a server offers: services, each of which is a table of methods and the state they share. */
+/* The services that a server offers, each of which is a table of methods and the state they
+ * share. */
 #pragma once
 
 #include <stdbool.h>

@@ -9,7 +9,7 @@
 
 #include "access/certificates.h"
 
-/* What a failed handshake means, as gRPC's text tells of it; NULL: it does not tell of one. */
+/* Explains a failed handshake that gRPC's text tells of; NULL: it does not tell of one. */
 const char *rpc_tls_explain(const char *text);
 
 /* Given every line that gRPC logs: once this process has a server with certificates, warns of
@@ -28,7 +28,7 @@ struct rpc_tls {
 int rpc_tls_open_server(struct rpc_tls *tls, grpc_server_credentials **credentials,
                         struct error *err);
 
-/* Whether the peer of the call has shown a certificate for one of the names, which are separated by
+/* True if the peer of the call has shown a certificate for one of the names, which are separated by
  * commas, as its common name or an alternative one; "*" is any. */
 bool rpc_tls_peer_is(grpc_call *call, const char *names);
 
