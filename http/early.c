@@ -1,5 +1,5 @@
 /* Refusals of requests that libmicrohttpd does not hand over. 0.9.75 sends the head of such an
- * answer twice when it finds the fault behind the last header (a Content-Length that is no
+ * answer twice when it finds the fault after the last header (a Content-Length that is no
  * number, cookies that it has no room for), and clients take the second head for the body. It logs
  * a line before that, and then we answer in its place. */
 #include <gnutls/gnutls.h>

@@ -396,7 +396,7 @@ void http_begin(struct http_exchange *x, int status, const char *content_type)
     monitor_leave(&x->monitor);
 }
 
-/* What was taken leaves the buffer when it is more than what waits. */
+/* Removes the bytes that were taken from the buffer when they are more than those that wait. */
 static void compact(struct http_exchange *x)
 {
     if (x->out_begin <= waiting(x)) return;

@@ -1,6 +1,6 @@
 /* A request and its answer. References are counted: the server holds one until the answer has been
- * written or the client has left, and whoever answers later holds one of his own. All functions but
- * those that read the request may be called from any thread. */
+ * written or the client has left, and a handler that answers later holds one of its own. All
+ * functions but those that read the request may be called from any thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,7 +28,7 @@ void http_take_body(struct http_exchange *x, struct buffer *body);
 /* The client's address, as text. */
 const char *http_peer(const struct http_exchange *x);
 
-/* ---- what whoever answers knows of it; of the network thread alone, before an answer ---- */
+/* ---- the request as the handler reads it; of the network thread alone, before an answer ---- */
 
 typedef void http_release_fn(void *context);
 /* The exchange takes the context over: release is called once, with the last reference, on any
@@ -45,14 +45,14 @@ void http_limit_body(struct http_exchange *x, size_t max_bytes);
  * ERR_NO_MEMORY. */
 int http_set_header(struct http_exchange *x, const char *name, const char *value,
                     struct error *err);
-/* The same in place of those that have this name. */
+/* As http_set_header, in place of the headers that have this name. */
 int http_replace_header(struct http_exchange *x, const char *name, const char *value,
                         struct error *err);
 
 /* The whole answer; copies data[len]. Only the first one counts. */
 void http_answer(struct http_exchange *x, int status, const char *content_type, const void *data,
                  size_t len);
-/* The same without a copy: the bytes become the exchange's, and the buffer is empty then. */
+/* As http_answer, without a copy: the bytes become the exchange's, and the buffer is empty then. */
 void http_answer_take(struct http_exchange *x, int status, const char *content_type,
                       struct buffer *data);
 

@@ -36,10 +36,10 @@ static bool is_one_line(const char *name, size_t len, const char *value)
     return gap >= 1 && gap <= HTTP_HEADERS_BYTES && strspn(name + len + 1, " \t") >= gap - 1;
 }
 
-/* Only blanks and n characters lie between. libmicrohttpd 0.9.75 has written NUL over the ends of
- * lines and takes an LF alone for one; what a value has behind a NUL of its own it leaves out. A
- * NUL of the client's before an LF alone looks like CR and LF, so that a proxy which lets NUL
- * through may see one header where two are read here. */
+/* True if only blanks and n characters lie between. libmicrohttpd 0.9.75 has written NUL over the
+ * ends of lines and takes an LF alone for one; the part of a value after a NUL of its own is left
+ * out. A NUL of the client's before an LF alone looks like CR and LF, so that a proxy which lets
+ * NUL through may see one header where two are read here. */
 static bool is_gap(const char *from, const char *to, int n)
 {
     uintptr_t gap = (uintptr_t)to - (uintptr_t)from;
@@ -88,8 +88,8 @@ static enum MHD_Result look(void *arg, enum MHD_ValueKind kind, const char *name
     return f->fault ? MHD_NO : MHD_YES;
 }
 
-/* Only the ends of two lines, and blanks, lie behind the last value. libmicrohttpd 0.9.75 takes a
- * header without a name for the end of all, and would read those behind it as a request. */
+/* True if only the ends of two lines, and blanks, follow the last value. libmicrohttpd 0.9.75 takes
+ * a header without a name for the end of all, and would read those after it as a request. */
 static bool is_end(struct MHD_Connection *connection, const char *method, const char *end)
 {
     const union MHD_ConnectionInfo *info =

@@ -1,4 +1,4 @@
-/* What the files of http/ share. */
+/* Types and functions that the files of http/ share. */
 #pragma once
 
 #include <microhttpd.h>
@@ -16,7 +16,7 @@ enum {
     HTTP_HEADERS_BYTES = 64 << 10 /* of a request, and libmicrohttpd's buffers */
 };
 
-/* What came of verifying a client's certificate. */
+/* The result of verifying a client's certificate. */
 struct http_trust {
     uint64_t version; /* of the files that it was verified with; 0 = it was not */
     bool is_given;
@@ -108,7 +108,7 @@ int http_listen(const char *address, int *fd, char bound_address[HTTP_ADDRESS_BY
                 struct error *err);
 /* The kernel ends an idle connection 25 s after its peer has vanished without a word. */
 void http_probe_peer(int fd);
-/* Whether what was sent has not been acknowledged for 30 s. */
+/* True if bytes that were sent have not been acknowledged for 30 s. */
 bool http_peer_is_lost(int fd);
 
 /* ---- tls.c ---- */
@@ -121,7 +121,7 @@ void *http_tls_callback(void);
 /* Given every line that libmicrohttpd logs: warns of handshakes that failed, at most once a minute,
  * because anybody can make them fail. It says nothing else of them. */
 void http_tls_note(const char *line);
-/* Whether the client has shown a certificate that the authorities signed, or needs none. */
+/* True if the client has shown a certificate that the authorities signed, or needs none. */
 bool http_tls_trusts(struct MHD_Connection *connection, struct http_trust *trust);
 
 /* ---- early.c ---- */
@@ -145,7 +145,8 @@ int http_exchange_open(struct http_exchange **x, struct http_server *server,
 bool http_exchange_is_answered(struct http_exchange *x);
 /* Hands libmicrohttpd the answer, or suspends the connection until there is one. */
 enum MHD_Result http_exchange_proceed(struct http_exchange *x);
-/* The client has left: whoever answers learns it, and a suspended connection goes on, to end. */
+/* The client has left: the handler that answers learns it, and a suspended connection goes on, to
+ * end. */
 void http_exchange_leave(struct http_exchange *x);
 /* The connection is done with the exchange. */
 void http_exchange_over(struct http_exchange *x);

@@ -1,4 +1,4 @@
-/* What an HTTP server is told when it opens. */
+/* Options of an HTTP server. */
 #pragma once
 
 #include <stddef.h>

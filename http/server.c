@@ -112,7 +112,7 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **c
 
 /* ---- requests ---- */
 
-/* What the request says of its body's length; 0 = nothing. */
+/* Returns the length of the body that the request announces; 0 = none. */
 static uint64_t announced_bytes(struct MHD_Connection *connection)
 {
     const char *text =
@@ -121,7 +121,7 @@ static uint64_t announced_bytes(struct MHD_Connection *connection)
 }
 
 /* libmicrohttpd 0.9.75 takes an LF alone for the end of a line between chunks, where a proxy may
- * see more of an extension or of a trailer. So nothing behind such a body is read as a request. */
+ * see more of an extension or of a trailer. So nothing after such a body is read as a request. */
 static bool is_chunked(struct MHD_Connection *connection)
 {
     return MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
@@ -161,7 +161,7 @@ static enum MHD_Result end_early(struct http_exchange *x)
     return is_small ? MHD_YES : http_exchange_proceed(x);
 }
 
-/* Whether it is worth to read the body: one that is a little too large is read and forgotten, so
+/* True if the body is too large to be read and forgotten: a body that is a little too large is, so
  * that the client sees the answer, and of a huge one nothing is read. */
 static bool says_huge(const struct http_exchange *x)
 {
@@ -377,8 +377,8 @@ static void wait_idle(struct http_server *server, int grace_ms)
     monitor_leave(&server->monitor);
 }
 
-/* libmicrohttpd must not be stopped while a connection is suspended. Whoever is watched has had the
- * grace time to be answered in. */
+/* libmicrohttpd must not be stopped while a connection is suspended. Watched clients had the grace
+ * time to be answered in. */
 static void cut_watched(struct http_server *server)
 {
     monitor_enter(&server->monitor);

@@ -78,7 +78,8 @@ static int certificate_open(struct http_certificate **out, const struct certific
     return 0;
 }
 
-/* Those who may have signed the certificates of clients. text: PEM; NULL = nobody is asked. */
+/* Reads the authorities that may have signed the certificates of clients. text: PEM; NULL = nobody
+ * is asked. */
 static int authorities_open(gnutls_x509_trust_list_t *list, char *text, struct error *err)
 {
     *list = NULL;

@@ -34,7 +34,7 @@ static struct http_exchange *find(struct http_server *server, uint64_t data)
 
 /* ---- requests that take too long, and clients that vanish ---- */
 
-/* libmicrohttpd misses the end of a connection that comes right behind a part of a body. */
+/* libmicrohttpd misses the end of a connection that comes right after a part of a body. */
 static bool has_left(const struct http_connection *c)
 {
     char byte;
