@@ -1,4 +1,5 @@
-/* What the codecs of this folder share: protobuf-c without malloc, and checks that name the field.
+/* Functions that the codecs of this folder share: protobuf-c without malloc, and checks that name
+ * the field.
  *
  * Encoding: a build function makes protobuf-c's structs in the far half of the buffer, and the
  * packed bytes go to the front half. So an encoder needs no memory besides the buffer, and
@@ -32,7 +33,7 @@ int codec_encode(struct buffer *buf, codec_build_fn *build, const void *value, s
 /* A copy of text[len] in scratch, with '?' in place of bytes that are not UTF-8, because a peer
  * would refuse the whole message for them. text may be NULL. NULL: scratch is full. */
 char *codec_copy_text(struct arena *scratch, const char *text, size_t len);
-/* The same for a string that ends with a NUL byte. */
+/* As codec_copy_text, for a string that ends with a NUL byte. */
 char *codec_copy_string(struct arena *scratch, const char *text);
 char **codec_copy_strings(struct arena *scratch, const char *const *strings, int n);
 
@@ -41,9 +42,9 @@ char **codec_copy_strings(struct arena *scratch, const char *const *strings, int
 const void *codec_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t len,
                          struct arena *arena, struct error *err);
 
-/* The same for a request. A field that this version does not know is refused by its number, because
- * a request that is served without a part of it would be answered wrongly; and protobuf-c would
- * keep its bytes. Errors: also ERR_FORMAT an unknown field. */
+/* As codec_unpack, for a request. A field that this version does not know is refused by its number,
+ * because a request that is served without a part of it would be answered wrongly; and protobuf-c
+ * would keep its bytes. Errors: also ERR_FORMAT an unknown field. */
 const void *codec_unpack_strict(const ProtobufCMessageDescriptor *type, const uint8_t *data,
                                 size_t len, struct arena *arena, struct error *err);
 

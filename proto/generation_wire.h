@@ -82,8 +82,8 @@ struct generate_request {
     enum job_class job_class;
     const char *client;  /* whose share it takes; "" = everybody who gives no name */
     uint32_t timeout_ms; /* after its arrival; 0 = none */
-    /* Of a prompt that is a text: BOS and the like are not added; texts of special tokens in it are
-     * plain text. Of the answer's text: special tokens are in it. */
+    /* BOS and the like are not added to a prompt that is a text; texts of special tokens in it are
+     * plain text. The answer's text has special tokens. */
     bool adds_no_special, parses_no_special, shows_special;
     /* A text that the answer is expected to be like; NULL or no bytes: there is none. */
     const char *prediction;
@@ -112,7 +112,7 @@ struct token_logprob {
     const struct token_alternative *top; /* best first */
 };
 
-/* The `sibling` of a guess of a round's second chain, of the first guess behind a sibling, and the
+/* The `sibling` of a guess of a round's second chain, of the first guess after a sibling, and the
  * largest one. */
 enum {
     GENERATE_BRANCH = SIBLINGS_MAX + 1,
@@ -124,23 +124,23 @@ enum {
 struct generate_guess {
     int32_t id;
     const char *text; /* U+FFFD in place of bytes that are not UTF-8 */
-    float q, p;  /* of the draft and the target, as they were compared; p -1 = not known, as behind
+    float q, p;  /* of the draft and the target, as they were compared; p -1 = not known, as after
                    the first guess that did not stay */
     int place;   /* 0 .. DRAFT_MAX - 1: of the round's ids the one that it is a guess for */
     int sibling; /* 0 = the guess that the chain goes on from; 1 .. SIBLINGS_MAX = its siblings, in
                     the order in which they are tried; GENERATE_BRANCH = of a second chain;
-                    from GENERATE_GROWN on: behind a sibling, and the siblings of such a guess */
+                    from GENERATE_GROWN on: after a sibling, and the siblings of such a guess */
     bool is_untried; /* a guess before it did not stay */
 };
 
-/* What a round guessed for a sequence, and how long its parts took. */
+/* The guesses of a round for a sequence, and how long its parts took. */
 struct generate_round {
     int n_guesses;                        /* 0 .. TREE_NODES_MAX */
     const struct generate_guess *guesses; /* those that stayed first, in order; then by place
                                              and sibling */
     const char *drafter;                  /* who made them; "" = there are none */
     int n_kept;                           /* so many of the round's ids are guesses that stayed */
-    float next_p;                         /* p of the id behind them; -1 = not known */
+    float next_p;                         /* p of the id after them; -1 = not known */
     uint32_t draft_us, verify_us, collective_us, wire_us;
     uint32_t total_us;   /* from the round's beginning to the message */
     int n_lanes, n_rows; /* of the step: sequences that shared it, tokens of all of them */
@@ -165,7 +165,7 @@ struct generate_counters {
     uint32_t found, found_accepted;       /* of drafted and accepted: looked up, not computed */
     uint32_t siblings, siblings_accepted; /* guesses for a place besides the first; in none else */
     uint32_t staged;                      /* of drafted: took no pass of the draft of their own */
-    uint32_t appended, appended_accepted; /* of found: behind guesses of a model */
+    uint32_t appended, appended_accepted; /* of found: after guesses of a model */
     uint32_t predicted, predicted_accepted; /* from the request's prediction, of chain or branch */
     uint32_t overhead_p50_us, overhead_p99_us;
     uint32_t drafted_at[DRAFT_MAX], tested_at[DRAFT_MAX], accepted_at[DRAFT_MAX];
@@ -280,7 +280,7 @@ int generate_request_keep(struct generate_request *kept, struct arena *arena,
 /* In the order of ids, because that of a map's entries says nothing: equal requests are equal
  * then. */
 void token_biases_sort(struct token_bias *biases, int n);
-/* What must hold beside the range of each number: lengths of texts, words that a log can show,
+/* Checks everything but the range of each number: lengths of texts, words that a log can show,
  * min_tokens within max_tokens, no bias twice (they are sorted). Decoding checks it, too; the
  * prompt and the prediction are not looked at.
  * Errors: ERR_FORMAT with the field's name and value. */

@@ -1,4 +1,4 @@
-/* What must hold of a request beside the range of each number, whichever door read it. */
+/* Checks everything of a request but the range of each number, for gRPC and HTTP alike. */
 #include <string.h>
 
 #include "base/limits.h"

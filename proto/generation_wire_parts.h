@@ -20,7 +20,8 @@ Outrider__Generation__V1__GenerateRequest *request_make(struct arena *scratch,
 int request_read(const Outrider__Generation__V1__GenerateRequest *msg, struct arena *arena,
                  struct generate_request *req, struct error *err);
 
-/* What a request says about which tokens may come: penalties, biases, bans, the earliest end. */
+/* The fields of a request that say which tokens may come: penalties, biases, bans, the earliest
+ * end. */
 bool edits_make(Outrider__Generation__V1__GenerateRequest *out, struct arena *scratch,
                 const struct generate_request *req);
 int edits_decode(const Outrider__Generation__V1__GenerateRequest *msg, struct arena *arena,
@@ -43,7 +44,7 @@ alternatives_make(struct arena *scratch, const struct token_alternative *top, in
 int alternatives_decode(Outrider__Generation__V1__Alternative *const *msg, size_t n_msg,
                         struct arena *arena, const struct token_alternative **top, int *n,
                         struct error *err);
-/* Of a token; a log-probability is a number or -inf, for a token that cannot occur. */
+/* Checks a token's log-probability, which is a number or -inf, for a token that cannot occur. */
 int logprob_check(float logprob, struct error *err);
 
 Outrider__Generation__V1__ScoreReply *scores_make(struct arena *scratch,

@@ -1,5 +1,5 @@
-/* What a client gets back: tokens as they are committed, and the summary at the end. The engine's
- * side encodes once per round and job. Our own client decodes, and does not trust the server. */
+/* Replies to a client: tokens as they are committed, and the summary at the end. The engine's side
+ * encodes once per round and job. Our own client decodes, and does not trust the server. */
 #include "base/limits.h"
 #include "proto/generation_wire.h"
 

@@ -1,5 +1,5 @@
-/* What clients ask for: requests to generate. The bytes may come from anyone, so every field is
- * checked here; the gateway decides whether the values suit the model. */
+/* Requests to generate. The bytes may come from anyone, so every field is checked here; the gateway
+ * decides whether the values suit the model. */
 #include "base/limits.h"
 #include "proto/generation_wire.h"
 

@@ -1,4 +1,4 @@
-/* What a round guessed and what became of it, for clients that asked to see it. */
+/* The guesses of a round and their fate, for clients that asked to see them. */
 #include "proto/codec.h"
 #include "proto/generation_wire_parts.h"
 

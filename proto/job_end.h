@@ -21,7 +21,7 @@ enum job_end {
 /* "stop", "length", ... */
 extern const char *const job_end_names[JOB_ENDS];
 
-/* Whether the request itself may well succeed when it is sent again, because it was the service
+/* True if the request itself may well succeed when it is sent again, because it was the service
  * that failed. */
 bool job_end_is_of_service(enum job_end end);
 

@@ -26,7 +26,7 @@ struct list_request {
     enum job_state state;
 };
 
-/* What a sequence of a job has so far. */
+/* The text of a sequence of a job so far. */
 struct job_text {
     int n_ids;
     const int32_t *ids;

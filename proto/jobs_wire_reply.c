@@ -1,4 +1,4 @@
-/* What clients are told about stored jobs. */
+/* Replies to clients about stored jobs. */
 #include "proto/jobs_wire.h"
 
 #include "proto/codec.h"

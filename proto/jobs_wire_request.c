@@ -1,4 +1,4 @@
-/* What clients ask about stored jobs. */
+/* Requests of clients about stored jobs. */
 #include "proto/jobs_wire.h"
 
 #include "proto/codec.h"

@@ -17,7 +17,7 @@ enum {
     STEP_LIMIT_SIZES = 24 /* powers of two */
 };
 
-/* What a step has to compute. */
+/* The work of a step. */
 struct step_work {
     int64_t n;        /* tokens that are fed and rows that are answered */
     int64_t attended; /* pairs of a token and a position before it */

@@ -123,7 +123,7 @@ struct target_description {
     int max_step_tokens, max_step_rows, n_threads;
     int window; /* positions that every layer sees at most; 0: some layer sees all */
     uint64_t model_fingerprint, tokenizer_fingerprint;
-    /* Of what the rank answers to DescribeConventions; not in the message, 0 until somebody has
+    /* Digest of the rank's answer to DescribeConventions; not in the message, 0 until somebody has
      * asked for that and set it. */
     uint64_t conventions;
     struct end_ids ends;
@@ -138,14 +138,14 @@ struct special_text {
     const char *name, *text;
 };
 
-/* What a target's folder says beside its weights. */
+/* The conventions in a target's folder, beside its weights. */
 struct target_conventions {
     const char *template_file; /* that the template was read from; "" = there is no template */
     const char *chat_template;
     size_t chat_template_len;
     int n_special;
     const struct special_text *special;
-    /* Of sampling; WIRE_OPEN where the folder does not say. */
+    /* Sampling parameters; WIRE_OPEN where the folder does not say. */
     float temperature, top_p, min_p, repetition_penalty;
     int top_k;
 };

@@ -1,4 +1,5 @@
-/* What a target's folder says beside its weights: the coordinator asks for it when it connects. */
+/* The conventions in a target's folder, beside its weights: the coordinator asks for them when it
+ * connects. */
 #include "proto/target_wire.h"
 
 #include "proto/codec.h"

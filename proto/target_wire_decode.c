@@ -240,7 +240,7 @@ out:
     return rc;
 }
 
-/* What the reply to one step is checked against. */
+/* The sizes that the reply to a step is checked against. */
 struct vocabulary {
     int n_vocab, n_slices;
 };
