@@ -99,7 +99,7 @@ static void parse_ranks(struct launch *launch, const char *text)
     }
 }
 
-/* What is no option of ours is the worker's, in its order. */
+/* Reads our options; all others are the worker's, in their order. */
 static void parse(struct launch *launch, char **argv, char **rest)
 {
     const char *value;
@@ -280,9 +280,9 @@ static bool has_ended(const struct launch *launch, int *status)
     return ended;
 }
 
-/* Until mpirun ends; the exit status. Ranks that begin after SIGTERM came are told at the next
- * look. A group on several hosts is a job for whoever started it, and a job that ends with 0 is
- * done for ever, so a signal that ended it is in its status. */
+/* Waits until mpirun ends; returns the exit status. Ranks that begin after SIGTERM came are told at
+ * the next look. A group on several hosts is a job for the program that started it, and a job that
+ * ends with 0 is done for ever, so a signal that ended it is in its status. */
 static int watch(struct launch *launch, const sigset_t *signals)
 {
     const struct timespec look = {.tv_nsec = LOOK_MS * 1000000L};

@@ -32,7 +32,8 @@ static void remove_tree(int parent, const char *name)
     unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-/* Whether the folder is ours and nobody's any more. One that is young may not be locked yet. */
+/* True if the folder is ours and no process uses it any more. One that is young may not be locked
+ * yet. */
 static bool is_stale(int parent, const char *name)
 {
     struct stat st;

@@ -1,5 +1,5 @@
-/* The folders where mpirun keeps its session and the ranks their shared memory. Both stay behind
- * when they are killed, so they get folders of their own, which are removed when all have ended;
+/* The folders where mpirun keeps its session and the ranks their shared memory. Both remain when
+ * they are killed, so they get folders of their own, which are removed when all have ended;
  * deploy/mpirun/common does the same. */
 #pragma once
 
