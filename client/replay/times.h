@@ -7,5 +7,5 @@
 void replay_times_line(struct replay_times *times, double step_us, double row_us, double rest_us);
 
 /* From a file that a coordinator has kept beside the packed weights of its draft
- * (coordinator/engine/kept_times.h). Errors: ERR_NOT_FOUND, ERR_IO, ERR_FORMAT. */
+ * (coordinator/engine/times_file.h). Errors: ERR_NOT_FOUND, ERR_IO, ERR_FORMAT. */
 int replay_times_read(struct replay_times *times, const char *path, struct error *err);

@@ -150,18 +150,18 @@ static void check_waiting(struct engine *e, const struct target_description *d)
 }
 
 /* Uses what an earlier start has measured of this pair; false: there is nothing. */
-static bool take_kept_times(struct engine *e, const struct target_description *d)
+static bool take_saved_times(struct engine *e, const struct target_description *d)
 {
     const struct drafter *model = e->options.drafters->model;
     struct error err;
-    e->kept.path[0] = '\0';
+    e->times_file.path[0] = '\0';
     const char *folder = e->options.pack_cache;
     if (!folder || strcmp(folder, "off") == 0 || !drafters_any(e->options.drafters)) {
         return false;
     }
-    int rc = kept_times_find(&e->kept, folder, e->options.draft,
+    int rc = times_file_find(&e->times_file, folder, e->options.draft,
                              model && model->kernels ? model->kernels : "", d, &err);
-    if (!rc) rc = kept_times_read(&e->kept, &e->planner, &err);
+    if (!rc) rc = times_file_read(&e->times_file, &e->planner, &err);
     if (rc && rc != ERR_NOT_FOUND) {
         log_line(LOG_LEVEL_WARN, "times_not_read", "text=\"%s\"", err.text);
     }
@@ -171,11 +171,11 @@ static bool take_kept_times(struct engine *e, const struct target_description *d
 static void keep_times(const struct engine *e)
 {
     struct error err;
-    if (!e->kept.path[0] || !kept_times_write(&e->kept, &e->planner, &err)) return;
+    if (!e->times_file.path[0] || !times_file_write(&e->times_file, &e->planner, &err)) return;
     log_line(LOG_LEVEL_WARN, "times_not_kept", "text=\"%s\"", err.text);
 }
 
-/* What the labels of the metrics say of the group. */
+/* Sets the labels of the metrics that name the group. */
 static int name_group(struct engine *e, const struct target_description *d, struct error *err)
 {
     const struct signals_group group = {
@@ -226,7 +226,7 @@ static int adopt_group(struct engine *e, struct error *err)
     e->n_places = d->n_slots < e->options.n_sequences ? d->n_slots : e->options.n_sequences;
     atomic_store(&e->options.admission->n_vocab, d->vocab_size);
     drafters_set_vocabulary(e->options.drafters, d->vocab_size);
-    if (is_new && !take_kept_times(e, d)) TRY(calibrate(e, err));
+    if (is_new && !take_saved_times(e, d)) TRY(calibrate(e, err));
     e->planner_group = *d; /* a measurement that failed is made again */
 out:
     return rc;
@@ -312,7 +312,7 @@ static void leave_target(struct engine *e)
                  engine_group(e)->group, e->n_active, waiting_count(e->waiting));
     }
     if (!groups_are_shut(groups)) engine_evict_some(e);
-    /* Those that have begun go to another group next, or get a place here again. */
+    /* Sequences that have begun go to another group next, or get a place here again. */
     if (e->n_active > 0 || waiting_count_returned(e->waiting) > 0) return;
     target_disconnect(e->options.target);
     groups_leave(groups, e->options.seat, why, NULL);

@@ -1,8 +1,8 @@
 /* The engine's state and its parts. */
 #pragma once
 
-#include "coordinator/engine/kept_times.h"
 #include "coordinator/engine/options.h"
+#include "coordinator/engine/times_file.h"
 #include "coordinator/engine/waiting.h"
 #include "coordinator/sequence/sequence.h"
 
@@ -25,7 +25,7 @@ struct engine {
     struct planner planner;                 /* of the draft and the group in planner_group */
     struct target_description planner_group;
     struct sampling_defaults sampling; /* of the group's folder */
-    struct kept_times kept;            /* where the planner's tables are kept; path "" = nowhere */
+    struct times_file times_file;      /* where the planner's tables are kept; path "" = nowhere */
     int64_t start_us;
     int64_t drain_until_us; /* 0 = it does not drain */
     int64_t next_drop_us, lost_us;
@@ -44,7 +44,7 @@ static inline const struct target_description *engine_group(const struct engine 
     return target_description(e->options.target);
 }
 
-/* What it tells the other engines. */
+/* The load that it tells the other engines. */
 static inline struct seat_load *load_of(const struct engine *e)
 {
     return &e->options.groups->seats[e->options.seat].load;
@@ -62,10 +62,10 @@ void engine_is_not_late(struct engine *e);
 /* Takes the jobs that have come; waits a little when there is nothing to do. Errors: ERR_CLOSED it
  * is time to stop. */
 int engine_take_jobs(struct engine *e, int64_t patience_us, struct error *err);
-/* Gives places to those that wait, in their order, as long as there is room. */
+/* Gives places to the sequences in the queue, in its order, as long as there is room. */
 void engine_admit(struct engine *e);
-/* The other sequences of a job begin when the first one has read the prompt, whose KV they
- * share. */
+/* Starts the other sequences of a job after the prefill of the first one, whose KV of the prompt
+ * they share. */
 void engine_split_jobs(struct engine *e);
 /* Answers what is asked of the coordinator itself: Describe. */
 void engine_answer_control(struct engine *e);
@@ -98,7 +98,7 @@ bool engine_drains(struct engine *e);
 bool engine_must_end(const struct job *job, int64_t now_us, enum job_end *end, struct error *why);
 /* Ends the job of a sequence with an error, and counts that. */
 void engine_fail(struct engine *e, struct sequence *seq, enum job_end end, const struct error *why);
-/* The same for a job that has no sequence; frees it. */
+/* As engine_fail, for a job that has no sequence; frees it. */
 void engine_refuse(struct engine *e, struct job *job, enum job_end end, const struct error *why);
 /* Fails all sequences that have a place; engine_leave lets them go. */
 void engine_fail_active(struct engine *e, enum job_end end, const struct error *why);

@@ -1,6 +1,6 @@
-/* What an engine does while a step is late: requests end in time also where a rank hangs. A
- * sequence of the step is answered and its client let go, but its slot and its blocks stay, because
- * the ranks may still write there: they are free when the step is answered or the group is lost. */
+/* Looks after requests while a step is late: they end in time also where a rank hangs. A sequence
+ * of the step is answered and its client let go, but its slot and its blocks stay, because the
+ * ranks may still write there: they are free when the step is answered or the group is lost. */
 #include <stdatomic.h>
 
 #include "base/clock.h"

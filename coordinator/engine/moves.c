@@ -38,7 +38,8 @@ void engine_evict_some(struct engine *e)
 
 /* ---- away ---- */
 
-/* Takes a sequence out of the queue, and puts it behind those of its job that go with it. */
+/* Takes a sequence out of the queue, and appends it to the list of its job, whose sequences move
+ * together. */
 static void take_out(struct engine *e, struct sequence *seq, struct job **jobs)
 {
     struct job *job = seq->job;

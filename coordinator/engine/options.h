@@ -1,4 +1,4 @@
-/* What the engine is made of and told at its start. */
+/* The engine's parts and options, as it is given them at its start. */
 #pragma once
 
 #include "base/threads/beat.h"

@@ -1,4 +1,5 @@
-/* How sequences wait for a place: those that never had one, and those that have lost it. */
+/* The queue of sequences for which there is no place: those that never had one, and those that have
+ * lost it. */
 #include "coordinator/engine/internal.h"
 
 int engine_queue(struct engine *e, struct sequence *seq, struct error *err)

@@ -183,8 +183,8 @@ void engine_admit(struct engine *e)
     }
 }
 
-/* The other sequences of a job begin when the first one has read the prompt, whose KV they
- * share. */
+/* Starts the other sequences of a job after the prefill of the first one, whose KV of the prompt
+ * they share. */
 void engine_split_jobs(struct engine *e)
 {
     const struct sequence_defaults defaults = defaults_now(e);

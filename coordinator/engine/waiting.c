@@ -1,5 +1,5 @@
 /* Deficit round robin in two rings: the classes, and inside each class its clients that have jobs
- * (coordinator/engine/turns.h). */
+ * (coordinator/engine/round_robin.h). */
 #include "coordinator/engine/waiting.h"
 
 #include <assert.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "coordinator/engine/turns.h"
+#include "coordinator/engine/round_robin.h"
 
 /* Jobs are known by their place in entries[], from 1; 0 is none. */
 struct entry {
@@ -35,7 +35,7 @@ struct client {
 
 struct class_queue {
     struct share share; /* first, as above */
-    struct turns clients;
+    struct round_robin clients;
     int n;
 };
 
@@ -55,7 +55,7 @@ struct waiting {
     struct client *free_client;
     struct client **client_buckets; /* [n_buckets] */
     struct class_queue classes[JOB_CLASSES];
-    struct turns turns;
+    struct round_robin ring; /* of classes */
     struct own_weight weights[WAITING_WEIGHTS_MAX];
     int n_weights;
 };
@@ -182,8 +182,8 @@ static struct client *client_add(struct waiting *w, const struct waiting_job *jo
                               .job_class = job->job_class,
                               .share.quantum = quantum_of(weight)};
     *at = client;
-    if (queue->clients.n == 0) turns_add(&w->turns, &queue->share);
-    turns_add(&queue->clients, &client->share);
+    if (queue->clients.n == 0) round_robin_add(&w->ring, &queue->share);
+    round_robin_add(&queue->clients, &client->share);
     return client;
 }
 
@@ -196,8 +196,8 @@ static void client_remove(struct waiting *w, struct client *client)
         at = &(*at)->next_same;
     }
     *at = client->next_same;
-    turns_remove(&queue->clients, &client->share);
-    if (queue->clients.n == 0) turns_remove(&w->turns, &queue->share);
+    round_robin_remove(&queue->clients, &client->share);
+    if (queue->clients.n == 0) round_robin_remove(&w->ring, &queue->share);
     client->next_same = w->free_client;
     w->free_client = client;
 }
@@ -381,13 +381,13 @@ void waiting_set_aside(struct waiting *waiting, const void *item, bool is_aside)
 static int find_next(struct waiting *w)
 {
     if (w->returned.first) return w->returned.first;
-    if (w->turns.n == 0) return 0;
-    struct share *share = w->turns.now;
-    for (int i = 0; i < w->turns.n; i++, share = share->next) {
-        share->cost = turns_next(&((struct class_queue *)share)->clients)->cost;
+    if (w->ring.n == 0) return 0;
+    struct share *share = w->ring.now;
+    for (int i = 0; i < w->ring.n; i++, share = share->next) {
+        share->cost = round_robin_next(&((struct class_queue *)share)->clients)->cost;
     }
-    struct class_queue *queue = (struct class_queue *)turns_next(&w->turns);
-    return ((struct client *)turns_next(&queue->clients))->jobs.first;
+    struct class_queue *queue = (struct class_queue *)round_robin_next(&w->ring);
+    return ((struct client *)round_robin_next(&queue->clients))->jobs.first;
 }
 
 void *waiting_peek(struct waiting *waiting)
@@ -410,14 +410,14 @@ void *waiting_pop(struct waiting *waiting)
     return item;
 }
 
-/* What was saved for a job that is gone is not spent on others at once, which would be a way to
- * the front. */
-static void forget_saved(struct client *client, struct class_queue *queue)
+/* Trims deficits that were saved for a job that is gone: spent on others at once they would be a
+ * way to the front. */
+static void trim_deficits(struct client *client, struct class_queue *queue)
 {
-    if (client->jobs.first) turns_forget_saved(&client->share);
+    if (client->jobs.first) round_robin_trim_deficit(&client->share);
     if (queue->clients.n == 0) return;
-    queue->share.cost = turns_next(&queue->clients)->cost;
-    turns_forget_saved(&queue->share);
+    queue->share.cost = round_robin_next(&queue->clients)->cost;
+    round_robin_trim_deficit(&queue->share);
 }
 
 bool waiting_remove(struct waiting *waiting, const void *item)
@@ -427,7 +427,7 @@ bool waiting_remove(struct waiting *waiting, const void *item)
     struct client *client = waiting->entries[at].client;
     struct class_queue *queue = &waiting->classes[waiting->entries[at].job.job_class];
     entry_remove(waiting, at);
-    if (client) forget_saved(client, queue);
+    if (client) trim_deficits(client, queue);
     return true;
 }
 

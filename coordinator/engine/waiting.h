@@ -43,7 +43,7 @@ int waiting_open(struct waiting **waiting, const struct waiting_options *options
 /* The items stay the caller's. Accepts NULL. */
 void waiting_close(struct waiting *waiting);
 
-/* What a client gets in relation to others of its class; default 1. The name is copied.
+/* Sets a client's weight in relation to others of its class; default 1. The name is copied.
  * Errors: ERR_ARGUMENT the weight is not 1 to WAITING_WEIGHT_MAX; ERR_EXHAUSTED too many clients
  * have one; ERR_NO_MEMORY. */
 int waiting_set_weight(struct waiting *waiting, const char *client, int weight, struct error *err);
@@ -55,7 +55,8 @@ int waiting_push(struct waiting *waiting, const struct waiting_job *job, struct 
  * not charged again. Errors: ERR_EXHAUSTED more than n_returned of them are here. */
 int waiting_push_front(struct waiting *waiting, const struct waiting_job *job, struct error *err);
 
-/* Who is next; NULL: nobody. The same job until it is popped or removed, or one comes back. */
+/* Returns the next job; NULL: there is none. The same job until it is popped or removed, or one
+ * comes back. */
 void *waiting_peek(struct waiting *waiting);
 /* Takes it out and charges its share. NULL: nobody. */
 void *waiting_pop(struct waiting *waiting);

@@ -202,7 +202,7 @@ START_TEST(drafters_are_named)
 }
 END_TEST
 
-/* The format of coordinator/engine/kept_times.c; the planner fits curves, so numbers are about
+/* The format of coordinator/engine/times_file.c; the planner fits curves, so numbers are about
  * those. */
 START_TEST(times_are_read)
 {

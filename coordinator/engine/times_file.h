@@ -6,24 +6,24 @@
 #include "proto/target_wire.h"
 #include "speculation/planner/planner.h"
 
-enum { KEPT_TIMES_PATH_BYTES = 4200, KEPT_TIMES_PAIR_BYTES = 512 };
+enum { TIMES_FILE_PATH_BYTES = 4200, TIMES_FILE_PAIR_BYTES = 512 };
 
-/* Which file, and what must stand in it. */
-struct kept_times {
-    char path[KEPT_TIMES_PATH_BYTES];
-    char pair[KEPT_TIMES_PAIR_BYTES];
+/* The file of a pair of models, and the name of the pair that it must have. */
+struct times_file {
+    char path[TIMES_FILE_PATH_BYTES];
+    char pair[TIMES_FILE_PAIR_BYTES];
 };
 
 /* folder: as --pack-cache names it. draft: as --draft names it. The group is told apart by model,
  * arithmetic, kernels, ranks and threads. Errors: ERR_ARGUMENT there is no such folder. */
-int kept_times_find(struct kept_times *kept, const char *folder, const char *draft,
+int times_file_find(struct times_file *file, const char *folder, const char *draft,
                     const char *draft_kernels, const struct target_description *group,
                     struct error *err);
 
 /* Errors: ERR_NOT_FOUND there is no file, ERR_FORMAT it is not ours or of another pair; the planner
  * is as before then. */
-int kept_times_read(const struct kept_times *kept, struct planner *planner, struct error *err);
+int times_file_read(const struct times_file *file, struct planner *planner, struct error *err);
 
 /* Errors: ERR_IO, ERR_NO_MEMORY. */
-int kept_times_write(const struct kept_times *kept, const struct planner *planner,
+int times_file_write(const struct times_file *file, const struct planner *planner,
                      struct error *err);

@@ -1,5 +1,5 @@
 /* A JSON file of the planner's tables. */
-#include "coordinator/engine/kept_times.h"
+#include "coordinator/engine/times_file.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 enum { VERSION = 1, FILE_BYTES_MAX = 1 << 20 };
 
-int kept_times_find(struct kept_times *kept, const char *folder, const char *draft,
+int times_file_find(struct times_file *file, const char *folder, const char *draft,
                     const char *draft_kernels, const struct target_description *group,
                     struct error *err)
 {
@@ -26,15 +26,15 @@ int kept_times_find(struct kept_times *kept, const char *folder, const char *dra
     int rc = 0;
     TRY(layers_strip(&model, draft, err));
     TRY(pack_folder_find(found, folder, model, is_synthetic, err));
-    /* A long name is cut, so what is behind that is told apart by the hash of all of it. */
+    /* A long name is cut, and the hash of all of it tells names apart that differ after the cut. */
     uint64_t whole = strlen(draft) > 200 ? XXH3_64bits(draft, strlen(draft)) : 0;
-    snprintf(kept->pair, sizeof kept->pair,
+    snprintf(file->pair, sizeof file->pair,
              "draft %.200s%.0" PRIx64 " %.31s, target %016" PRIx64
              " %.31s %.31s, %d ranks, %d threads",
              draft, whole, draft_kernels, group->model_fingerprint, group->arithmetic,
              group->kernels, group->n_ranks, group->n_threads);
-    uint64_t hash = XXH3_64bits(kept->pair, strlen(kept->pair));
-    snprintf(kept->path, sizeof kept->path, "%s/times-%016" PRIx64 ".json", found, hash);
+    uint64_t hash = XXH3_64bits(file->pair, strlen(file->pair));
+    snprintf(file->path, sizeof file->path, "%s/times-%016" PRIx64 ".json", found, hash);
 out:
     free(model);
     return rc;
@@ -53,23 +53,23 @@ static json_t *points_json(const struct planner_point *points)
     return list;
 }
 
-int kept_times_write(const struct kept_times *kept, const struct planner *planner,
+int times_file_write(const struct times_file *file, const struct planner *planner,
                      struct error *err)
 {
     int rc = 0;
-    char folder[KEPT_TIMES_PATH_BYTES], *text = NULL;
+    char folder[TIMES_FILE_PATH_BYTES], *text = NULL;
     struct planner_tables tables;
     planner_tables_get(planner, &tables);
-    json_t *root = json_pack("{si ss sf so so so}", "version", VERSION, "pair", kept->pair,
+    json_t *root = json_pack("{si ss sf so so so}", "version", VERSION, "pair", file->pair,
                              "read_us", tables.read_us, "draft", points_json(tables.draft), "step",
                              points_json(tables.step), "rest", points_json(tables.rest));
     if (root) text = json_dumps(root, JSON_COMPACT);
     json_decref(root);
     if (!text) return error_set(err, ERR_NO_MEMORY, "no memory for the planner's tables");
-    snprintf(folder, sizeof folder, "%s", kept->path);
+    snprintf(folder, sizeof folder, "%s", file->path);
     *strrchr(folder, '/') = '\0';
     TRY(file_make_folder(folder, err));
-    rc = file_replace(kept->path, text, strlen(text), err);
+    rc = file_replace(file->path, text, strlen(text), err);
 out:
     free(text);
     return rc;
@@ -77,38 +77,38 @@ out:
 
 /* ---- reading ---- */
 
-static int read_tables(const json_t *root, const struct kept_times *kept,
+static int read_tables(const json_t *root, const struct times_file *file,
                        struct planner_tables *tables, struct error *err)
 {
     const char *pair = "";
     int rc = 0, version = 0;
     memset(tables, 0, sizeof *tables);
-    TRY(json_read_int(root, "version", 0, INT32_MAX, &version, kept->path, err));
-    TRY(json_read_string(root, "pair", &pair, kept->path, err));
-    if (version != VERSION || strcmp(pair, kept->pair) != 0) {
+    TRY(json_read_int(root, "version", 0, INT32_MAX, &version, file->path, err));
+    TRY(json_read_string(root, "pair", &pair, file->path, err));
+    if (version != VERSION || strcmp(pair, file->pair) != 0) {
         rc = error_set(err, ERR_FORMAT,
-                       "%s holds version %d of '%.200s', not version %d of '%.200s'", kept->path,
-                       version, pair, VERSION, kept->pair);
+                       "%s holds version %d of '%.200s', not version %d of '%.200s'", file->path,
+                       version, pair, VERSION, file->pair);
         goto out;
     }
-    TRY(json_read_double(root, "read_us", &tables->read_us, kept->path, err));
-    TRY(planner_points_read(root, "draft", kept->path, tables->draft, err));
-    TRY(planner_points_read(root, "step", kept->path, tables->step, err));
-    TRY(planner_points_read(root, "rest", kept->path, tables->rest, err));
+    TRY(json_read_double(root, "read_us", &tables->read_us, file->path, err));
+    TRY(planner_points_read(root, "draft", file->path, tables->draft, err));
+    TRY(planner_points_read(root, "step", file->path, tables->step, err));
+    TRY(planner_points_read(root, "rest", file->path, tables->rest, err));
 out:
     return rc;
 }
 
-int kept_times_read(const struct kept_times *kept, struct planner *planner, struct error *err)
+int times_file_read(const struct times_file *file, struct planner *planner, struct error *err)
 {
     int rc = 0;
     char *text = NULL;
     size_t len;
     json_t *root = NULL;
     struct planner_tables tables;
-    TRY(file_read_text(&text, &len, kept->path, FILE_BYTES_MAX, err));
-    TRY(json_parse_text(&root, text, len, kept->path, err));
-    TRY(read_tables(root, kept, &tables, err));
+    TRY(file_read_text(&text, &len, file->path, FILE_BYTES_MAX, err));
+    TRY(json_parse_text(&root, text, len, file->path, err));
+    TRY(read_tables(root, file, &tables, err));
     planner_tables_set(planner, &tables);
 out:
     json_decref(root);

@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 #include "base/system/file.h"
-#include "coordinator/engine/kept_times.h"
+#include "coordinator/engine/times_file.h"
 #include "tests/support/check_util.h"
 
 enum { STEPS = 5 };
 
 static char folder[] = "/tmp/outrider-times-XXXXXX";
-static struct kept_times kept;
+static struct times_file file;
 static struct error err;
 
 static const struct target_description group = {.arithmetic = "cpu-bf16",
@@ -26,12 +26,12 @@ static void setup(void)
 {
     strcpy(folder + strlen(folder) - 6, "XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(folder));
-    CHECK_OK(kept_times_find(&kept, folder, "some/draft", "avx2", &group, &err));
+    CHECK_OK(times_file_find(&file, folder, "some/draft", "avx2", &group, &err));
 }
 
 static void teardown(void)
 {
-    unlink(kept.path);
+    unlink(file.path);
     ck_assert_int_eq(rmdir(folder), 0);
 }
 
@@ -49,10 +49,10 @@ START_TEST(the_next_start_finds_the_times)
     struct planner first, second = {0};
     struct planner_tables before, after;
     measure(&first);
-    ck_assert_int_eq(kept_times_read(&kept, &second, &err), ERR_NOT_FOUND);
-    CHECK_OK(kept_times_write(&kept, &first, &err));
-    CHECK_OK(kept_times_write(&kept, &first, &err));
-    CHECK_OK(kept_times_read(&kept, &second, &err));
+    ck_assert_int_eq(times_file_read(&file, &second, &err), ERR_NOT_FOUND);
+    CHECK_OK(times_file_write(&file, &first, &err));
+    CHECK_OK(times_file_write(&file, &first, &err));
+    CHECK_OK(times_file_read(&file, &second, &err));
     planner_tables_get(&first, &before);
     planner_tables_get(&second, &after);
     for (int i = 0; i < PLANNER_KNOTS; i++) {
@@ -67,15 +67,15 @@ END_TEST
 
 START_TEST(another_pair_has_another_file)
 {
-    struct kept_times other;
+    struct times_file other;
     struct target_description changed = group;
     changed.n_threads = 4;
-    CHECK_OK(kept_times_find(&other, folder, "some/draft", "avx2", &changed, &err));
-    ck_assert_str_ne(other.path, kept.path);
-    CHECK_OK(kept_times_find(&other, folder, "other/draft", "avx2", &group, &err));
-    ck_assert_str_ne(other.path, kept.path);
-    CHECK_OK(kept_times_find(&other, folder, "some/draft", "avx2", &group, &err));
-    ck_assert_str_eq(other.path, kept.path);
+    CHECK_OK(times_file_find(&other, folder, "some/draft", "avx2", &changed, &err));
+    ck_assert_str_ne(other.path, file.path);
+    CHECK_OK(times_file_find(&other, folder, "other/draft", "avx2", &group, &err));
+    ck_assert_str_ne(other.path, file.path);
+    CHECK_OK(times_file_find(&other, folder, "some/draft", "avx2", &group, &err));
+    ck_assert_str_eq(other.path, file.path);
 }
 END_TEST
 
@@ -96,13 +96,13 @@ START_TEST(a_file_that_makes_no_sense_changes_nothing)
     char text[1024];
     const char *bad = bad_files[_i].text;
     bool has_pair = strncmp(bad, "PAIR", 4) == 0;
-    int len = has_pair ? snprintf(text, sizeof text, "{\"version\":1,\"pair\":\"%s\",%s", kept.pair,
+    int len = has_pair ? snprintf(text, sizeof text, "{\"version\":1,\"pair\":\"%s\",%s", file.pair,
                                   bad + 4)
                        : snprintf(text, sizeof text, "%s", bad);
-    CHECK_OK(file_replace(kept.path, text, (size_t)len, &err));
+    CHECK_OK(file_replace(file.path, text, (size_t)len, &err));
     measure(&planner);
     before = planner;
-    ck_assert_int_ne(kept_times_read(&kept, &planner, &err), 0);
+    ck_assert_int_ne(times_file_read(&file, &planner, &err), 0);
     ck_assert_msg(strstr(err.text, bad_files[_i].says) != NULL, "%s", err.text);
     ck_assert(memcmp(&before, &planner, sizeof before) == 0);
 }
@@ -110,7 +110,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("kept_times");
+    Suite *suite = suite_create("times_file");
     TCase *tests = tcase_create("files");
     suite_add_tcase(suite, tests);
     tcase_add_checked_fixture(tests, setup, teardown);

@@ -16,18 +16,18 @@ struct share {
 };
 
 /* Zeroed = empty. */
-struct turns {
+struct round_robin {
     struct share *now; /* whose turn it is; NULL: empty */
     int n;
 };
 
 /* The last to get its turn; without a deficit. */
-void turns_add(struct turns *turns, struct share *share);
-void turns_remove(struct turns *turns, struct share *share);
+void round_robin_add(struct round_robin *ring, struct share *share);
+void round_robin_remove(struct round_robin *ring, struct share *share);
 
 /* The share that is served next; the same until it was served, removed or has another cost. There
  * is at least one. Passes over the ring at most three times, whatever the costs are. */
-struct share *turns_next(struct turns *turns);
+struct share *round_robin_next(struct round_robin *ring);
 
 /* Leaves a share no larger deficit than its next job or its quantum needs. */
-void turns_forget_saved(struct share *share);
+void round_robin_trim_deficit(struct share *share);
