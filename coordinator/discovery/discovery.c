@@ -195,7 +195,7 @@ static void ask(struct discovery *d, struct place *place, int64_t now_us)
     if (begin_question(d, place, &place->err)) end_question(place, PAUSE_US);
 }
 
-/* Whether the place leads to a rank of a group that is in use. */
+/* True if the place leads to a rank of a group that is in use. */
 static bool is_second_way(const struct discovery *d, const struct place *place)
 {
     for (size_t i = 0; i < d->n_places; i++) {
@@ -362,7 +362,7 @@ static int explain_ranks(const struct discovery *d, struct error *err)
                      lead->address, lead->answer.rank, n_ranks, lead->answer.group, n_found);
 }
 
-/* Whether a place that is not in use has said nothing yet. */
+/* True if a place that is not in use has not answered yet. */
 static bool is_asking(const struct discovery *d)
 {
     for (size_t i = 0; i < d->n_places; i++) {

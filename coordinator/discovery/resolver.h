@@ -19,8 +19,8 @@ void resolver_close(struct resolver *resolver);
 /* How long to wait from one look-up of a name to the next. */
 void resolver_set_pause(struct resolver *resolver, int64_t pause_us);
 
-/* What is known of a name: all of its addresses with its port, "10.1.0.7:7071" or "[fd00::7]:7071".
- * A name that cannot be looked up at the moment keeps the addresses that it had. */
+/* The addresses that are known of a name, with its port: "10.1.0.7:7071" or "[fd00::7]:7071". A
+ * name that cannot be looked up at the moment keeps the addresses that it had. */
 struct resolved {
     char addresses[TARGET_WORDS_MAX][TARGET_ADDRESS_BYTES];
     int n;

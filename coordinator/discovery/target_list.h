@@ -20,10 +20,10 @@ struct target_list {
     int n_addresses, n_names;
 };
 
-/* Adds the words of "ADDRESS,dns:NAME:PORT,lws:PORT,...". lws:PORT stands for the pods of the group
- * that this process's own pod leads, as LWS_LEADER_ADDRESS and LWS_GROUP_SIZE in the environment
- * say: pod i of the group is called as its leader with -i behind the first part of the name.
- * Errors: ERR_ARGUMENT a word that is none, an address that is there already, too many. */
+/* Adds the words of "ADDRESS,dns:NAME:PORT,lws:PORT,...". lws:PORT means the pods of the group that
+ * this process's own pod leads, as LWS_LEADER_ADDRESS and LWS_GROUP_SIZE in the environment say:
+ * pod i of the group is called as its leader with -i after the first part of the name. Errors:
+ * ERR_ARGUMENT a word that is none, an address that is there already, too many. */
 int target_list_add(struct target_list *list, const char *words, struct error *err);
 
 /* Adds one address. Errors: ERR_ARGUMENT. */

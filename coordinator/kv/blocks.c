@@ -102,7 +102,7 @@ static void unkeep(struct block_pool *pool, int i)
     pool->n_cached--;
 }
 
-/* What the block holds is no longer known. */
+/* Forgets the block's content. */
 static void forget(struct block_pool *pool, int i)
 {
     struct block *block = &pool->blocks[i];
@@ -165,7 +165,7 @@ static void set_free(struct block_pool *pool, int block)
 }
 
 /* Forgets the least recently used published block, and with it those that were used next after it
- * as long as they are of its group: they are of the same text, and whoever takes them gets
+ * as long as they are of its group: they are of the same text, and a sequence that takes them gets
  * neighbours. A block of the group that was used since stays. */
 static void forget_oldest(struct block_pool *pool)
 {

@@ -16,7 +16,7 @@ static int32_t bucket_of(const struct block_pool *pool, uint64_t parent, const i
     return (int32_t)(hash & (uint64_t)(pool->n_buckets - 1));
 }
 
-/* The published block with this content behind `parent`, or -1. */
+/* Returns the published block with this content after `parent`, or -1. */
 static int find(const struct block_pool *pool, uint64_t parent, const int32_t *tokens)
 {
     size_t n_bytes = (size_t)pool->block_tokens * sizeof *tokens;

@@ -47,7 +47,7 @@ static int append(struct output *out, const char *text, size_t len, struct error
     return 0;
 }
 
-/* As strstr from byte `from`, but it goes on behind NUL bytes, which a text may hold. */
+/* As strstr from byte `from`, but it goes on after NUL bytes, which a text may hold. */
 static const char *find_in_text(const struct output *out, size_t from, const char *stop)
 {
     const char *end = out->text + out->len;
@@ -146,7 +146,7 @@ static size_t settled_bytes(const struct output *out)
     return out->len - held;
 }
 
-/* Takes n bytes out; the hidden ones from span `first` on are behind them. */
+/* Takes n bytes out; the hidden ones from span `first` on come after them. */
 static void take_out(struct output *out, size_t at, size_t n, size_t first)
 {
     memmove(out->text + at, out->text + at + n, out->len - at - n + 1);

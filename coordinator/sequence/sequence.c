@@ -1,4 +1,4 @@
-/* What a request asks for, and how its tokens become text. */
+/* Settles the parameters of a request, and turns its tokens into text. */
 #include "coordinator/sequence/sequence.h"
 
 #include <stdatomic.h>
@@ -183,7 +183,7 @@ out:
     return rc;
 }
 
-/* What a request for a text asks for. */
+/* Settles the parameters of a request for a text. */
 static int settle_request(struct sequence *seq, const struct tokenizer *tok,
                           const struct sequence_defaults *defaults, struct error *err)
 {
@@ -280,7 +280,7 @@ int sequence_open_tokens(struct sequence *seq, int block_tokens, struct error *e
 {
     int rc = 0;
     if (seq->tokens) return 0;
-    /* Behind the last committed token a round may hold a tree of guesses and the token that
+    /* After the last committed token a round may hold a tree of guesses and the token that
      * follows them. */
     seq->capacity = seq->end + TREE_NODES_MAX + 2;
     TRY(mem_array(&seq->tokens, (size_t)seq->capacity, sizeof *seq->tokens, err));

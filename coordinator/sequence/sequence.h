@@ -1,8 +1,8 @@
-/* One sequence: its tokens, how far each model has read them, and what its request asked for. Each
- * model is fed tokens[counter ..), so a counter that is set back is all that it takes to discard
- * guesses, or to begin anew after the KV was lost (docs/design.md section 3). A request for n texts
- * is n sequences of one job; a request for scores is a sequence that commits nothing. Owned by the
- * engine thread. */
+/* One sequence: its tokens, how far each model's KV cache has them, and what its request asked for.
+ * Each model is fed tokens[counter ..), so a counter that is set back is all that it takes to
+ * discard guesses, or to begin anew after the KV was lost (docs/design.md section 3). A request for
+ * n texts is n sequences of one job; a request for scores is a sequence that commits nothing. Owned
+ * by the engine thread. */
 #pragma once
 
 #include "base/end_ids.h"
@@ -42,7 +42,7 @@ struct sequence {
     float threshold;                  /* of strategy threshold, otherwise 0 */
     int end;                          /* n_tokens never exceeds this: max_tokens or the context */
     int siblings_max;                 /* of each guess; 0: guesses are chains */
-    bool grows;                       /* a draft model may guess behind siblings */
+    bool grows;                       /* a draft model may guess after siblings */
     const struct growth_widths *tree; /* of guesses of a draft model in every round; NULL: none */
     bool follows_q;                   /* of a tree, which guesses grow is chosen by the draft's q */
     const char *speculation_off;      /* why it has no guesses; "" = it may have */
@@ -65,7 +65,8 @@ struct sequence {
     struct sequence *next_moved; /* of its job, while both go to another engine */
 };
 
-/* What the coordinator was started with and a request may change, and what the group can do. */
+/* Options that the coordinator was started with and a request may change, and the group's
+ * limits. */
 struct sequence_defaults {
     int n_draft; /* -1 = by strategy */
     enum strategy strategy;
@@ -75,7 +76,7 @@ struct sequence_defaults {
     const struct sampling_defaults *sampling; /* of its texts; NULL = none */
     bool has_draft;
     int siblings_max;                 /* of each guess of planned sequences */
-    bool grows;                       /* a draft model may guess behind siblings of these */
+    bool grows;                       /* a draft model may guess after siblings of these */
     const struct growth_widths *tree; /* of sequences of strategy fixed; NULL: chains. Kept */
     bool follows_q, tree_follows_q;   /* which guesses grow is chosen by the draft's q: of planned
                                          sequences, and in `tree` */
@@ -100,13 +101,13 @@ void sequence_admit(struct sequence *seq);
  * long as it has computed nothing of its own. */
 void sequence_reuse(struct sequence *seq, struct block_pool *target_pool);
 
-/* Whether the rows of its prompt are wanted, too: then the target must read all of it. */
+/* True if the rows of its prompt are wanted, too: then the target must read all of it. */
 bool sequence_scores_prompt(const struct sequence *seq);
 
-/* Whether what is found in texts that were made here must not be guessed in this one. */
+/* True if guesses for it must not come from texts that were made here. */
 bool sequence_ignores_texts(const struct sequence *seq);
 
-/* What a round adds to a sequence. */
+/* The tokens that a round adds to a sequence. */
 struct commit {
     const int32_t *ids; /* [n] */
     const enum token_origin *origins;
@@ -118,7 +119,7 @@ struct commit {
 };
 
 /* Commits the tokens and streams what may be seen. Stops at an end of sequence, a stop string or
- * the limit: then finish_reason is set and the tokens behind are dropped. Errors: those of
+ * the limit: then finish_reason is set and the tokens after it are dropped. Errors: those of
  * reply_ops.tokens. */
 int sequence_commit(struct sequence *seq, const struct commit *commit, const struct tokenizer *tok,
                     struct error *err);

@@ -9,7 +9,7 @@ enum {
     TRACE_AT = 3,
     PARENT_AT = 36,
     FLAGS_AT = 53,
-    VERSION_0_BYTES = 55 /* later versions may append more, behind another '-' */
+    VERSION_0_BYTES = 55 /* later versions may append more, after another '-' */
 };
 
 static bool is_blank(char c)

@@ -1,5 +1,5 @@
-/* What is left of a job when it has ended: figures for the metrics and a line of the log. It holds
- * ids, and nothing of the prompt or the answer. Plain data. */
+/* The report on a job that has ended: figures for the metrics and a line of the log. It holds ids,
+ * and nothing of the prompt or the answer. Plain data. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,7 +11,7 @@
 
 enum { JOB_CLIENT_BYTES = 129 };
 
-/* What was done for a job, over all its sequences. */
+/* The work that was done for a job, over all its sequences. */
 struct job_work {
     int n_tokens;  /* that were committed */
     int n_reused;  /* tokens of the prompt that the target had read already, for the first one */

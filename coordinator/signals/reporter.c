@@ -26,7 +26,7 @@ struct reporter {
 
 /* ---- a job ---- */
 
-/* What the client or the operator has done is no failure of ours. */
+/* True if the service failed; the client's or the operator's acts are no failure of ours. */
 static bool is_failure(enum job_end end)
 {
     return end == JOB_END_FAILED || end == JOB_END_UNAVAILABLE || end == JOB_END_SLOW_READER ||

@@ -1,7 +1,7 @@
 /* The thread that writes the log's lines about work: one for each job that ends, and while there is
- * work one with figures every few seconds. Whoever ends a job hands it over and never waits for the
- * log: when nobody reads that, lines are left out, and SIGNAL_LOST_LINES counts them. Locked
- * inside. */
+ * work one with figures every few seconds. A thread that ends a job hands it over and never waits
+ * for the log: when nobody reads that, lines are left out, and SIGNAL_LOST_LINES counts them.
+ * Locked inside. */
 #pragma once
 
 #include "coordinator/signals/job_report.h"
@@ -20,7 +20,7 @@ struct reporter_options {
 /* Errors: ERR_NO_MEMORY. */
 int reporter_open(struct reporter **reporter, const struct reporter_options *options,
                   struct error *err);
-/* What was handed over is written first. */
+/* Writes everything that was handed over first. */
 void reporter_close(struct reporter *reporter);
 
 /* Copies the report. Any thread. */

@@ -20,7 +20,7 @@ enum { NAME_BYTES = 512, LABELS_BYTES = 2048 };
  * option, vLLM's families and cache. */
 enum { OUR_PAGES = 3, PAGES = 5 };
 
-/* What the page says of the group. Immutable once it is published. */
+/* The group's part of the page. Immutable once it is published. */
 struct group {
     struct group *next; /* of all groups that there were; a scrape may still read them */
     char series[NAME_BYTES], build[LABELS_BYTES], cache[LABELS_BYTES]; /* labels */
@@ -293,7 +293,7 @@ void signals_prompt(struct signals *s, int n_prompt, int n_reused, int64_t first
     if (first_token_us >= 0) observe(s, SIGNAL_FIRST_TOKEN_TIME, first_token_us);
 }
 
-/* Of a request that had a place. */
+/* Returns the reason for which a request that had a place ended. */
 static enum signals_reason reason_of(enum job_end end)
 {
     switch (end) {

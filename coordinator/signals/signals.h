@@ -1,7 +1,7 @@
-/* What the coordinator counts and measures about its work: one table of metrics, which /metrics
- * shows, Describe reads and the log's line of figures is made from. The engine records here and
- * nowhere else. Recording is a few relaxed atomic additions, without a lock, an allocation or a
- * line of log; a scrape only reads. Any thread, at any time. */
+/* Counters and times of the coordinator's work: one table of metrics, which /metrics shows,
+ * Describe reads and the log's line of figures is made from. The engine records here and nowhere
+ * else. Recording is a few relaxed atomic additions, without a lock, an allocation or a line of
+ * log; a scrape only reads. Any thread, at any time. */
 #pragma once
 
 #include <stdbool.h>
@@ -41,7 +41,7 @@ const char *signals_labels(const struct signals *signals);
 /* value: the index in the family's label, 0 without one. */
 void signals_add(struct signals *signals, enum signal signal, int value, int64_t by);
 void signals_set(struct signals *signals, enum signal signal, int value, int64_t to);
-/* Of a counter or a gauge; of a histogram, how often it was observed. */
+/* Returns the value of a counter or a gauge; of a histogram, how often it was observed. */
 int64_t signals_get(const struct signals *signals, enum signal signal, int value);
 
 /* ---- engine threads ---- */
@@ -56,7 +56,7 @@ struct signals_group {
 int signals_set_group(struct signals *signals, const struct signals_group *group,
                       struct error *err);
 
-/* What the engine has at this moment. */
+/* The engine's load at this moment. */
 struct signals_load {
     int n_running, n_places;
     int n_waiting_again; /* sequences whose job has had a place before */
@@ -77,7 +77,7 @@ struct signals_round {
 
 void signals_round(struct signals *signals, const struct signals_round *round);
 
-/* What a round has added to one sequence. */
+/* The tokens and guesses that a round has added to one sequence. */
 struct signals_commit {
     int n_drafted, n_accepted;           /* of the chain of guesses */
     int n_appended;                      /* the last of n_drafted, made by the session's finder */
@@ -91,7 +91,7 @@ struct signals_commit {
 
 void signals_commit(struct signals *signals, const struct signals_commit *commit);
 
-/* The target has read a prompt, n_reused tokens of which it did not have to compute.
+/* Counts the prefill of a prompt, n_reused tokens of which the target did not have to compute.
  * first_token_us: since the request came; -1 = this is not its first token. */
 void signals_prompt(struct signals *signals, int n_prompt, int n_reused, int64_t first_token_us);
 

@@ -32,8 +32,8 @@ static int64_t bytes_of_rows(const struct step_row *rows, int n, const struct ta
     return n_bytes;
 }
 
-/* Of the logits in the answers of all ranks, at most. Rows cost about the same whatever is asked of
- * them, but a whole vocabulary of each takes its time on the way. */
+/* Returns the bytes of logits in the answers of all ranks, at most. Rows cost about the same
+ * whatever is asked of them, but a whole vocabulary of each takes its time on the way. */
 static int64_t bytes_of(const struct step *step, const struct target_description *d)
 {
     int64_t n_bytes = 0;

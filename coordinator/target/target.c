@@ -363,7 +363,7 @@ static int take_refusals(const struct step_reply *reply, int rank, int n_lanes,
     return error_set(err, ERR_FORMAT, "it refused other lanes than rank 0");
 }
 
-/* Whether row r belongs to a lane that was left out; *next walks along the refusals. */
+/* True if row r belongs to a lane that was left out; *next walks along the refusals. */
 static bool is_left_out(const struct target_answer *answer, int r, int *next)
 {
     int lane = answer->row_lanes[r];

@@ -57,8 +57,8 @@ int target_poll(struct target *target, struct error *err);
 
 /* Valid once the group has been connected, also after it was lost. */
 const struct target_description *target_description(const struct target *target);
-/* What its folder says beside its weights; valid until the next connection. Before the first one
- * it says nothing. */
+/* The conventions in its folder, beside its weights; valid until the next connection. Before the
+ * first one they are empty. */
 const struct target_conventions *target_conventions(const struct target *target);
 /* Names of the kernels of ranks 0 .. *n - 1, which may differ; none before that. They are valid
  * until the next connection. */
@@ -82,7 +82,7 @@ struct target_answer {
 int target_step_send(struct target *target, struct step *step, struct arena *arena,
                      struct target_answer *answer, struct target_cost *cost, struct error *err);
 
-/* Whether the step that was sent last can be received without waiting: all replies are here, or a
+/* True if the step that was sent last can be received without waiting: all replies are here, or a
  * rank is gone. */
 bool target_has_answered(struct target *target);
 
@@ -101,7 +101,7 @@ int target_step(struct target *target, struct step *step, struct arena *arena,
  * ERR_INTERNAL and says so in the text; other errors stay. Returns the code. */
 int target_answer_error(struct error *err);
 
-/* The row behind tokens[index] of a lane, and what it is wanted for. */
+/* The row after tokens[index] of a lane, and its purpose. */
 struct lane_want {
     int lane, index;
     struct target_want want;
@@ -126,10 +126,10 @@ struct target_question {
     struct target_answer answer;
 };
 
-/* What becomes of a query; arrays in the arena. */
+/* The result of a query; arrays in the arena. */
 struct target_result {
     struct target_row *rows;          /* [n_wants] p of the wants that have no wish of their own;
-                                         empty behind a guess that does not stay (rule_keep_fn),
+                                         empty after a guess that does not stay (rule_keep_fn),
                                          unless drafters learn from it (lists_best) */
     const struct slice_row **slices;  /* [n_wants] what came of the others */
     const struct error **lane_errors; /* [n_lanes] why a lane has no rows; NULL = it has them */

@@ -39,7 +39,7 @@ static int list_rows(const struct target_query *query, struct arena *arena, stru
     return 0;
 }
 
-/* What is known of each want of a step; arrays in arena. */
+/* The rows that are known of the wants of a step; arrays in arena. */
 struct rows_known {
     const struct step_lane *lanes; /* of the step */
     const struct lane_want *wants;
@@ -148,7 +148,7 @@ static bool merge_row(const struct target *t, struct rows_known *known, int w, s
     return more;
 }
 
-/* Whether the guess behind this row does not stay: nobody looks at the lane's further rows. In a
+/* True if the guess after this row does not stay: nobody looks at the lane's further rows. In a
  * tree another child may stay, so all rows are merged. */
 static bool is_last_row(const struct rows_known *known, int w, const struct target_row *row)
 {
@@ -160,7 +160,7 @@ static bool is_last_row(const struct rows_known *known, int w, const struct targ
     return !rule->keep(row, want->want.q, guess, &want->want.at);
 }
 
-/* The same for a row that decides nothing. */
+/* As merge_row, for a row that decides nothing. */
 static void merge_spare_row(const struct target *t, struct rows_known *known, int w,
                             struct arena *arena, struct target_row *row)
 {
@@ -171,9 +171,9 @@ static void merge_spare_row(const struct target *t, struct rows_known *known, in
     target_row_merge_spare(&slices, &known->wants[w].want, &known->rows[w].wish, arena, row);
 }
 
-/* Settles the open wants that can be; a row's failure is its lane's alone. Rows behind a guess that
- * does not stay decide nothing. What stays open is asked for in another exchange. A reply has room
- * for at least one row, so one in which no row fits has none for a row at all. */
+/* Settles the open wants that can be; a row's failure is its lane's alone. Rows after a guess that
+ * does not stay decide nothing. Wants that stay open are asked for in another exchange. A reply has
+ * room for at least one row, so one in which no row fits has none for a row at all. */
 static void merge_open(const struct target *t, struct rows_known *known, struct arena *arena,
                        struct target_row *rows)
 {
@@ -221,8 +221,8 @@ static int list_more(const struct rows_known *known, struct arena *arena, struct
     return 0;
 }
 
-/* What came for want w as row i of an answer. Sums that a further question did not ask for again
- * are those of the answer before. */
+/* Takes row i of an answer as the reply to want w. Sums that a further question did not ask for
+ * again are those of the answer before. */
 static void take_more(struct rows_known *known, int w, const struct target_answer *answer, int i,
                       struct arena *arena)
 {
