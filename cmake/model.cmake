@@ -14,8 +14,8 @@ outrider_room(checkpoint FOLDERS model/checkpoint
 outrider_room(logits FOLDERS model/logits LINK outrider_numerics)
 outrider_room(export FOLDERS model/export LINK outrider_checkpoint outrider_tokenizer)
 
-# What fills the table of operations lies above the table; open.c, which chooses, above both. The
-# rooms above open.c link the backends through it and see only the table.
+# The backends, which fill the table of operations, are above the table; open.c, which chooses,
+# above both. The rooms above open.c link the backends through it and see only the table.
 outrider_room(backend FOLDERS model/backend EXCLUDE "(open|options)\\.c$"
   LINK outrider_comm outrider_checkpoint outrider_logits PkgConfig::XXHASH)
 outrider_room(kernels FOLDERS model/backend/cpu/kernels model/backend/cpu/kernels/quant

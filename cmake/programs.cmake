@@ -69,6 +69,7 @@ add_executable(outrider-group launch/main.c)
 target_link_libraries(outrider-group PRIVATE outrider_launch outrider_warnings)
 set_target_properties(outrider-group PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
-# What a cluster needs, without the tests and benchmarks, which take most of a build's time.
+# Programs that a cluster needs, without the tests and benchmarks, which take most of a build's
+# time.
 add_custom_target(programs
   DEPENDS outrider-coordinator outrider-worker outrider-client outrider-group)
