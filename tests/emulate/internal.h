@@ -1,4 +1,4 @@
-/* What the emulator's own files share. */
+/* Functions that the emulator's own files share. */
 #pragma once
 
 #include <functional>
@@ -28,9 +28,10 @@ struct emulate_memory_access {
 
 /* False, with a line on stderr: something has written outside of a device allocation. */
 bool emulate_check_guards();
-/* Whether both addresses are of the kinds that the copy names, with enough memory behind them. */
+/* Checks that both addresses are of the kinds that the copy names, and that they have enough
+ * memory. */
 cudaError_t emulate_check_copy(const void *dst, const void *src, size_t bytes, cudaMemcpyKind kind);
-/* Whether the host memory is page-locked, so that asynchronous copies are. */
+/* True if the host memory is page-locked, so that asynchronous copies are. */
 bool emulate_is_pinned(const void *pointer);
 bool emulate_is_device(const void *pointer);
 

@@ -1,4 +1,4 @@
-/* What kernels see beside the intrinsics of intrinsics.h, which concern one thread alone:
+/* Definitions for kernels beside the intrinsics of intrinsics.h, which concern one thread alone:
  * qualifiers, the thread's indices, exchanges between threads, tensor cores, launches. kernel.cpp
  * says how blocks run. */
 #pragma once

@@ -1,6 +1,6 @@
-/* Ranks on emulated GPUs that sum over NCCL's calls, for which tests/support/fake_nccl.c stands in,
- * have the bits of one rank. The fake moves memory at once and knows no streams, so work on streams
- * is done at once too and no step is recorded (CMakeLists.txt sets the environment). */
+/* Ranks on emulated GPUs that sum over NCCL's calls, as tests/support/fake_nccl.c has them, have
+ * the bits of one rank. The fake moves memory at once and knows no streams, so work on streams is
+ * done at once too and no step is recorded (CMakeLists.txt sets the environment). */
 #define RIG_NCCL BINARY_DIR "/tests/fake_nccl.so"
 
 #include "tests/support/forward_util.h"

@@ -1,5 +1,5 @@
 /* ctest: libs=jinja */
-/* Any bytes as a chat template and, behind the first zero byte, as the JSON of its values. It must
+/* Any bytes as a chat template and, after the first zero byte, as the JSON of its values. It must
  * be refused with a sentence or rendered within its limits, each time to the same valid text. */
 #include <stdint.h>
 #include <stdlib.h>

@@ -41,8 +41,8 @@ static void encode(int kind, const union message *message, struct buffer *buf)
     if (rc) abort();
 }
 
-/* What the forward pass and the ranks rely on when a step is accepted: every guess is in a path,
- * paths are at least as many as the tails need, and no further. */
+/* Checks what the forward pass and the ranks rely on when a step is accepted: every guess is in a
+ * path, paths are at least as many as the tails need, and no further. */
 static void check_trees(const struct step *step)
 {
     for (int i = 0; i < step->n_lanes; i++) {

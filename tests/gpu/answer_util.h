@@ -1,5 +1,5 @@
-/* What test_cuda_answer.cpp compares with: logits of many kinds, on the host and on the device, and
- * a bit for bit comparison of the device's answers with those of row_slice_answer. */
+/* Inputs and checks of test_cuda_answer.cpp: logits of many kinds, on the host and on the device,
+ * and a bit for bit comparison of the device's answers with those of row_slice_answer. */
 #pragma once
 
 #include <math.h>

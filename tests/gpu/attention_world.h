@@ -39,7 +39,7 @@ struct piece {
     int of, position, n;
 };
 
-/* What a test changes about how a step is run; 0 changes nothing. */
+/* Changes of a test to how a step is run; 0 changes nothing. */
 struct forced {
     int n, n_partitions;
     bool is_busy; /* a device so small that a few tiles keep it busy */

@@ -1,6 +1,6 @@
-/* What the tests of matrices and of matmuls share: matrices from host memory, one matmul on the
- * device, sums compared with double precision, and a check that the bits of a row do not depend on
- * the rows beside it. Every shape is tried with the forms for narrow and for wide matrices, and
+/* Helpers that the tests of matrices and of matmuls share: matrices from host memory, one matmul on
+ * the device, sums compared with double precision, and a check that the bits of a row do not depend
+ * on the rows beside it. Every shape is tried with the forms for narrow and for wide matrices, and
  * with the segments of many rows in one block and in a block each. The backend chooses among these
  * by the number of multiprocessors, which the tests therefore set. */
 #pragma once

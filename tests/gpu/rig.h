@@ -1,6 +1,6 @@
-/* What the operation tests of the CUDA backend share: both backends, copies to the device and back,
- * random numbers that repeat, and checks that are counted. The same source runs on a GPU and on the
- * emulated device. Without libcheck, because a GPU machine need not have it. */
+/* Helpers that the operation tests of the CUDA backend share: both backends, copies to the device
+ * and back, random numbers that repeat, and checks that are counted. The same source runs on a GPU
+ * and on the emulated device. Without libcheck, because a GPU machine need not have it. */
 #pragma once
 
 #include <math.h>

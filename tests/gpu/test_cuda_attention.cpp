@@ -261,7 +261,7 @@ static void a_replayed_step_is_the_step_launched(struct rig *rig, struct attenti
     world_close(&w, rig);
 }
 
-/* More partitions than the merging kernel takes at once; also where a window begins behind some. */
+/* More partitions than the merging kernel takes at once; also where a window begins after some. */
 static void a_long_lane_merges_all_its_partitions(struct rig *rig, int window)
 {
     static const struct attention_shape shape = {2, 1, 16, 0};

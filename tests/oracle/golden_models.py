@@ -207,7 +207,7 @@ def rms(a, b):
 
 
 def logits_without(case, folder, prompt):
-    """What a program gets that does not know the property."""
+    """The logits of a program that does not know the property."""
     net = load(case, folder, torch.float32)
     if isinstance(case["without"], dict):
         blind = dict(case, config=dict(case["config"], **case["without"]))

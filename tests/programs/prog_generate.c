@@ -47,7 +47,7 @@ struct request {
     uint64_t seed;
 };
 
-/* What was received of one generation; a round is one message of tokens. */
+/* The answer to one generation; a round is one message of tokens. */
 struct answer {
     int n_ids, n_rounds;
     int32_t ids[TOKENS_MAX];

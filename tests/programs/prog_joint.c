@@ -6,7 +6,7 @@
  *   prog_joint MODEL TOP_K LEAST ID,ID,... [REPETITION PRESENCE FREQUENCY BIAS ID,ID,... [BAN]...]
  * The logits are changed first, as proto/generation.proto says: the repetition penalty is of tokens
  * of the prompt and the answer, the others count the answer; the ids get the bias; each BAN is a
- * list of ids that must not stand behind each other. */
+ * list of ids that must not follow each other. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ struct ids {
     int n;
 };
 
-/* What changes the logits. */
+/* Changes of the logits. */
 struct changes {
     float repetition, presence, frequency, bias;
     struct ids biased, bans[BANS_MAX];
@@ -60,7 +60,7 @@ static int count_of(const int32_t *ids, int n, int32_t id)
     return count;
 }
 
-/* Whether the id would complete the sequence behind the first n tokens. */
+/* True if the id would complete the banned sequence after the first n tokens. */
 static bool completes(const struct ids *ban, const int32_t *tokens, int n, int32_t id)
 {
     int n_before = ban->n - 1;

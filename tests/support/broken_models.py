@@ -224,7 +224,7 @@ CASES = {
 # ---- unusual ----
 
 def other_token(folder):
-    """The same number of tokens, one of them another."""
+    """Changes one of the tokens and keeps their number."""
     def change(value):
         vocab = value["model"]["vocab"]
         vocab["<|uzer|>"] = vocab.pop("<|user|>")

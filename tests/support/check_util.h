@@ -1,5 +1,5 @@
-/* What every test shares: a main around libcheck, which prints the closing line, and checks that
- * show the error they got. */
+/* Helpers that every test shares: a main around libcheck, which prints the closing line, and checks
+ * that show the error they got. */
 #pragma once
 
 #include <check.h>

@@ -5,8 +5,8 @@
         cluster.kill_rank(1)
 
 One rank is a plain process; more run under mpirun on this machine. Addresses, ports and files are
-unique to each cluster; every wait has a deadline; no process is left behind, whatever happens. When
-a block fails, the tail of every log is printed.
+unique to each cluster; every wait has a deadline; no process survives it, whatever happens. When a
+block fails, the tail of every log is printed.
 """
 import faulthandler
 import os

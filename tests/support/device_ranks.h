@@ -1,5 +1,5 @@
-/* What the tests of comm/comm_nccl.c share: ranks as threads over tests/support/fake_nccl.c, and
- * its counts. */
+/* Helpers that the tests of comm/comm_nccl.c share: ranks as threads over
+ * tests/support/fake_nccl.c, and its counts. */
 #pragma once
 
 #include <dlfcn.h>

@@ -5,7 +5,7 @@
         page.click("#generate")
         page.wait("document.querySelectorAll('.token').length > 10", "there are tokens")
 
-Messages go through a pipe, one JSON object with a NUL behind it each. What the page asks of the
+Messages go through a pipe, one JSON object with a NUL after it each. What the page asks of the
 network, what it says on the console and what the browser refuses it is kept. One thread.
 """
 import base64
@@ -209,7 +209,7 @@ class Page:
 
     def on_Log_entryAdded(self, params):
         entry = params["entry"]
-        # What the network has failed at is in failures.
+        # Failures of the network are in failures.
         if entry["level"] in ("error", "warning") and entry["source"] != "network":
             self.problems.append(f"{entry['source']}: {entry['text']}")
 
@@ -244,12 +244,12 @@ class Page:
     # ---- the network's side ----
 
     def log_in(self, user, password):
-        """What is entered when the browser asks for a password; once."""
+        """Enters this when the browser asks for a password; once."""
         self.password = (user, password)
         self.call("Fetch.enable", handleAuthRequests=True)
 
     def answer(self, path, status, body):
-        """What a path is answered with from now on, as by a proxy before the server."""
+        """Answers a path with this from now on, as a proxy before the server would."""
         self.answers[path] = (status, body)
         self.call("Fetch.enable", patterns=[{"urlPattern": f"*/{path}"}])
 
@@ -269,7 +269,7 @@ class Page:
                   deviceScaleFactor=1, mobile=is_phone)
 
     def wish(self, **features):
-        """Of the user: wish(prefers_color_scheme="dark")."""
+        """Sets preferences of the user: wish(prefers_color_scheme="dark")."""
         self.call("Emulation.setEmulatedMedia", features=[
             {"name": name.replace("_", "-"), "value": value} for name, value in features.items()])
 

@@ -104,7 +104,7 @@ static void *note(void *block)
     return block;
 }
 
-/* What follows moves up, so that a search never meets a hole. */
+/* Moves the following entries up, so that a search never meets a hole. */
 static void close_hole(size_t hole)
 {
     for (size_t at = (hole + 1) % TABLE_SIZE; table[at]; at = (at + 1) % TABLE_SIZE) {
@@ -244,7 +244,7 @@ static json_malloc_t json_allocate = __wrap_malloc; /* what base/text/json.c has
 
 /* jansson 2.14 does not survive when the buffer of a token cannot grow: it drops a character, then
  * one of its asserts may fail, and if the character is the quote that ends a string it reads on
- * behind the buffer. So the place in jansson that allocates this buffer is found once, and the
+ * past the buffer. So the place in jansson that allocates this buffer is found once, and the
  * allocations that it asks for never fail. */
 enum { TOKEN_CHARS = 200, TOKEN_BUFFER_BYTES = 256 };
 static const void *growth_caller;

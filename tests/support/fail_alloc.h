@@ -13,8 +13,8 @@
 
 #include "tests/support/check_util.h"
 
-/* Of whole servers each allocation fails in turn; in a build that checks every access, which is
- * slow, each third one. */
+/* Step for whole servers: each allocation fails in turn; in a build that checks every access, which
+ * is slow, each third one. */
 #ifdef __SANITIZE_ADDRESS__
 enum { FAIL_ALLOC_STEP = 3 };
 #else
@@ -31,7 +31,7 @@ void fail_alloc_arm(enum fail_threads threads, int kinds, long n);
 /* Ends that; true if the n-th allocation came and failed. */
 bool fail_alloc_disarm(void);
 
-/* What is allocated now. */
+/* The allocations and files that exist now. */
 struct fail_alloc_live {
     long n_blocks;
     long mapped_bytes;

@@ -1,5 +1,5 @@
-/* A libnccl for tests on machines without a GPU: host memory stands for device memory, and streams
- * are ignored. Built as a shared object, with its own declarations, which follow nccl.h.
+/* A libnccl for tests on machines without a GPU: host memory is its device memory, and streams are
+ * ignored. Built as a shared object, with its own declarations, which follow nccl.h.
  *
  * Ranks are threads or processes. They meet in a file that all of them map; the id holds its name.
  * Between each two ranks there is a box for one message in each direction. As in a non-blocking
@@ -108,7 +108,7 @@ int fake_nccl_count(const char *name)
     return strcmp(name, "Abort") == 0 ? n_aborts : -1;
 }
 
-/* Whether this rank is to have the fault of that name, at its n-th call (0: at any). */
+/* True if this rank is to have the fault of that name, at its n-th call (0: at any). */
 static bool is_fault(const char *name, int n, int rank)
 {
     const char *fault = getenv("FAKE_NCCL_FAULT");

@@ -108,7 +108,7 @@ class Fleet(Cluster):
                    f"{n} groups serve")
 
     def serves(self, group):
-        """Whether the coordinator uses this group where it is now."""
+        """True if the coordinator uses this group where it is now."""
         return group.addresses(group.place)[0] in self.serving()
 
     def metric(self, name):

@@ -14,7 +14,7 @@
 
 enum { RIG_RANKS_MAX = 8, RIG_TOKENS_MAX = 512, RIG_LANES_MAX = 4, RIG_BLOCKS = 160 };
 
-/* What --weights says of the rigs that are opened next. */
+/* The form of weights, as --weights names it, of the rigs that are opened next. */
 static const char *rig_weights = "bf16";
 
 struct rig {
@@ -25,7 +25,7 @@ struct rig {
     struct model *models[RIG_RANKS_MAX];
 };
 
-/* What one call of rig_feed does to one sequence: tokens[first .. first + n) go in. */
+/* A sequence's part of one call of rig_feed: tokens[first .. first + n) go in. */
 struct rig_lane {
     const int32_t *tokens; /* from position 0 */
     int first, n;

@@ -1,4 +1,5 @@
-/* What the tests of the codecs of generation.proto share: a buffer, two arenas, random texts. */
+/* Helpers that the tests of the codecs of generation.proto share: a buffer, two arenas, random
+ * texts. */
 #pragma once
 
 #include "base/limits.h"

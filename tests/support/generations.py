@@ -19,7 +19,7 @@ DRAFT = os.path.join(TALES, "draft")
 
 
 class Edits:
-    """What changes p: penalties, one bias for some ids, banned sequences."""
+    """Changes of p: penalties, one bias for some ids, banned sequences."""
 
     def __init__(self, repetition=1.0, presence=0.0, frequency=0.0, bias=0.0, biased=(), bans=()):
         self.penalties = {"repetition": repetition, "presence": presence, "frequency": frequency}
@@ -94,7 +94,7 @@ def side_by_side(*calls):
 
 
 def exact_pairs(build, prompt, top_k, least=0.0, edits=None, target=TARGET):
-    """{(a, b): probability} of the target's next two tokens at temperature 1; b = -1 stands for all
+    """{(a, b): probability} of the target's next two tokens at temperature 1; b = -1 sums up all
     those whose pair has less than `least`. top_k = 0: no truncation. edits: Edits, with at least
     one biased id."""
     run = subprocess.run([os.path.join(build, "tests", "prog_joint"), target, str(top_k),

@@ -1,4 +1,4 @@
-"""What tests of the HTTP door share: plain requests, and the texts that gRPC gives."""
+"""Helpers that tests of the HTTP door share: plain requests, and the texts that gRPC gives."""
 import json
 
 import httpx

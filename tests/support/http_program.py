@@ -11,7 +11,7 @@ PROGRAM = os.path.join(sys.argv[1], "tests", "prog_http")
 
 
 class Server:
-    """prog_http, ended with SIGTERM and looked at for what it left behind."""
+    """prog_http, ended with SIGTERM and checked for leaks."""
 
     def __init__(self, times="30", tls=(), host="127.0.0.1", prefix=()):
         self.process = subprocess.Popen([*prefix, PROGRAM, f"{host}:0", times, *tls],
@@ -79,7 +79,7 @@ def read_all(connection):
 
 
 def read_some(connection):
-    """What comes, and b"<open>" at its end if the connection is not closed."""
+    """Reads everything that comes, with b"<open>" at its end if the connection is not closed."""
     text = b""
     try:
         while True:

@@ -1,5 +1,5 @@
-/* What the tests of the kernels share: the variants that this machine can run, numbers of all
- * kinds, and equality of bits. Two NaN count as equal, whatever their payload. */
+/* Helpers that the tests of the kernels share: the variants that this machine can run, numbers of
+ * all kinds, and equality of bits. Two NaN count as equal, whatever their payload. */
 #pragma once
 
 #include <stdbool.h>
@@ -41,7 +41,7 @@ static inline void setup(void)
     ck_assert_int_ge(n_variants, 1);
 }
 
-/* The same with each way of streaming memory, whatever this CPU is. */
+/* As setup, with each way of streaming memory, whatever this CPU is. */
 static inline void setup_one_hop(void)
 {
     setup();

@@ -1,4 +1,4 @@
-"""What manifests say that must be true of each other and of the programs: selectors, ports, probes,
+"""Checks that manifests agree with each other and with the programs: selectors, ports, probes,
 options, grace periods, secrets. problems() returns sentences; none if all is well."""
 import os
 import re
@@ -9,7 +9,8 @@ from kubernetes_schema import title
 
 WORKLOADS = ("Deployment", "StatefulSet", "LeaderWorkerSet", "MPIJob")
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
-# Of the doors, by what opens them; tests/cluster/test_kubernetes.py asks real programs.
+# Paths of the HTTP doors, by the option that opens them; tests/cluster/test_kubernetes.py asks real
+# programs.
 DOOR_PATHS = {"--http": {"/live", "/ready", "/health"},
               "--metrics": {"/live", "/ready", "/health", "/metrics"}}
 GRPC_SERVICES = {"", "live"}
@@ -17,7 +18,7 @@ PROGRAMS = ("outrider-coordinator", "outrider-worker", "outrider-group")
 IMAGES = {"outrider-coordinator", "outrider-worker", "outrider-worker-cuda", "outrider-worker-ssh",
           "outrider-models"}
 MARGIN_S = 10
-# What users bring themselves: deploy/kubernetes/README.md says so.
+# Secrets and pods that users bring themselves: deploy/kubernetes/README.md says so.
 BROUGHT_SECRETS = {"outrider-keys": {"keys"}}
 BROUGHT_PODS = [{"app.kubernetes.io/name": "outrider-endpoint-picker"}]
 TLS_FILES = {"tls.crt", "tls.key", "ca.crt"}

@@ -115,7 +115,7 @@ class Schemas:
 
 
 def _compare(ours, theirs, shared, where):
-    """What our schema allows and a published one does not."""
+    """Returns what our schema allows and a published one does not."""
     while "$ref" in ours:
         if ours["$ref"].startswith("core/"):
             found = set(theirs.get("properties", {}))

@@ -1,5 +1,5 @@
-/* What the statistics of a lane's guesses share: a made-up world of six tokens, and how DEPTH
- * tokens of a text together must be distributed. Each text is a cell, its tokens being the
+/* Helpers that the statistics of a lane's guesses share: a made-up world of six tokens, and how
+ * DEPTH tokens of a text together must be distributed. Each text is a cell, its tokens being the
  * digits. */
 #pragma once
 
@@ -19,7 +19,7 @@ static struct tree_world world = {.name = "6 tokens",
 static struct tree_round round_; /* large */
 static double scratch[64 * TREE_VOCAB];
 
-/* The target's probability of a cell behind a token. */
+/* The target's probability of a cell after a token. */
 static inline double joint_prob(int cell, int32_t before)
 {
     int context = tree_context(&world, before);
@@ -32,7 +32,7 @@ static inline double joint_prob(int cell, int32_t before)
     return p;
 }
 
-/* Of how often each cell was seen, behind a token. */
+/* Tests how often each cell was seen after a token. */
 static inline struct stats_result test_cells(const int64_t seen[CELLS], int32_t before)
 {
     double wanted[CELLS];

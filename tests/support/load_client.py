@@ -53,7 +53,8 @@ def _speculation(n_draft, rule, show_drafts, strategy, threshold):
 
 def _edits(logprobs=None, echo=False, min_tokens=0, repetition=None, presence=0, frequency=0,
            biases=(), bans=(), stop_ids=()):
-    """What changes p, and what is told of it. biases: {id: change}; bans: lists of ids."""
+    """Fields that change p, and that say what is told of it. biases: {id: change}; bans: lists of
+    ids."""
     out = field(10, logprobs) if logprobs is not None else b""
     out += field(11, 1) if echo else b""
     out += field(12, min_tokens) if min_tokens else b""
@@ -134,12 +135,12 @@ class Text:
         self.counters = {name: _one(counters, number, 0) for number, name in COUNTERS.items()}
 
     def words(self):
-        """What must be the same however the text came about."""
+        """The parts that must be the same however the text came about."""
         return self.ids, self.text, self.finish, self.stop_match, self.logprobs
 
 
 class Answer:
-    """What came of one job: its texts or scores, and how the call ended."""
+    """The answer to one job: its texts or scores, and how the call ended."""
 
     def __init__(self):
         self.texts, self.scores = {}, []
@@ -165,7 +166,7 @@ class Answer:
                                 _alternatives(token.get(5, []))))
 
     def words(self):
-        """What must be the same, whoever else was served at the time."""
+        """The parts that must be the same, whatever else was served at the time."""
         texts = {index: text.words() for index, text in sorted(self.texts.items())}
         return self.status, texts, self.scores
 

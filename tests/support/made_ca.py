@@ -51,13 +51,13 @@ class MadeCa:
     # ---- options ----
 
     def door(self, name, client_ca=True):
-        """Of a server; with client_ca it asks for certificates."""
+        """Options of a server; with client_ca it asks for certificates."""
         flags = ["--tls-certificate", self.path(name + ".pem"), "--tls-key",
                  self.path(name + ".key")]
         return flags + (["--tls-client-ca", self.path("ca.pem")] if client_ca else [])
 
     def caller(self, prefix, name=None):
-        """Of a client."""
+        """Options of a client."""
         flags = [prefix + "-ca", self.path("ca.pem")]
         if name:
             flags += [prefix + "-certificate", self.path(name + ".pem"), prefix + "-key",

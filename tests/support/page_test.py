@@ -1,4 +1,5 @@
-"""What the tests of the page share: a cluster, a browser, and a test case that has the page open.
+"""Helpers that the tests of the page share: a cluster, a browser, and a test case that has the page
+open.
 
     def setUpModule():
         BrowserTest.start()

@@ -32,7 +32,8 @@ from cluster import ClusterError, LOG_TAIL_LINES, is_alive, wait_until
 
 SUBNET = "10.88.0"
 NODE = f"{SUBNET}.1"
-# Of its own, or it would be that of a pod, and change when the pod ends, unknown to the others.
+# The bridge's own address, or it would be that of a pod, and change when the pod ends, unknown to
+# the others.
 BRIDGE_MAC = "02:00:0a:58:00:01"
 PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP = 38, 24
 LAST_CAPABILITY = 63
@@ -374,7 +375,7 @@ def _make_root(plan):
 
 
 def _leave_power(user, group):
-    """What the restricted profile leaves: no capability, and no way to one."""
+    """Drops what the restricted profile forbids: all capabilities, and every way to one."""
     libc = ctypes.CDLL(None, use_errno=True)
     for capability in range(LAST_CAPABILITY + 1):
         libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # fails beyond the last one

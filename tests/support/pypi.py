@@ -28,7 +28,7 @@ def _digest(requirements):
 
 
 def _is_index_there(python):
-    """Whether something answers where pip looks for packages."""
+    """True if something answers where pip looks for packages."""
     found = subprocess.run([python, "-m", "pip", "config", "get", "global.index-url"],
                            capture_output=True, text=True, check=False).stdout.strip()
     url = os.environ.get("PIP_INDEX_URL") or found or "https://pypi.org/simple"

@@ -1,5 +1,5 @@
-/* What the tests of rpc/ share: a server with a method for each behaviour, and a client. Every test
- * runs in a process of its own, so the fixture is a few static variables. */
+/* Helpers that the tests of rpc/ share: a server with a method for each behaviour, and a client.
+ * Every test runs in a process of its own, so the fixture is a few static variables. */
 #pragma once
 
 #include <pthread.h>

@@ -51,7 +51,7 @@ struct world {
     uint64_t oldest_id;
     int longest_idle, oldest_idle, longest_oldest_idle;
     int row_us; /* that a row adds to a step */
-    /* Guesses behind siblings: of planned lanes, of those with a tree of their own, and of both the
+    /* Guesses after siblings: of planned lanes, of those with a tree of their own, and of both the
      * ones that stayed. */
     int n_grown, n_grown_fixed, n_grown_kept;
     int n_shaped; /* trees that follow q and have another shape than planned */
@@ -104,7 +104,7 @@ static inline void world_open(struct world *w, const struct world_options *optio
 
 /* ---- sequences ---- */
 
-/* What a test asks for; 0 where it does not matter. */
+/* A test's request; 0 where it does not matter. */
 struct world_job {
     int n_prompt, max_tokens;
     int n_draft; /* 0: none */
@@ -192,7 +192,7 @@ static inline void world_end(struct world *w, struct sequence *seq)
     w->n_ended++;
 }
 
-/* Of windows nothing stays. */
+/* Releases the blocks of tails: no guess of a window stays. */
 static inline void world_release_tails(struct world *w)
 {
     for (int i = 0; i < w->plan.n_tails; i++) {
@@ -274,7 +274,7 @@ static inline int world_most(int a, int b)
     return a > b ? a : b;
 }
 
-/* The most guesses of a sequence's next round, whoever else is there. */
+/* The most guesses of a sequence's next round, whatever other sequences there are. */
 static inline int world_k_limit(const struct world *w, const struct sequence *seq)
 {
     if (!drafters_any(&w->drafters) || seq->is_score || seq->n_draft == 0) return 0;
@@ -288,7 +288,7 @@ static inline int world_k_limit(const struct world *w, const struct sequence *se
     return room > 0 ? room : 0;
 }
 
-/* Guesses behind siblings are the draft's, of lanes that may have them, and no deeper than a chain
+/* Guesses after siblings are the draft's, of lanes that may have them, and no deeper than a chain
  * may be; where there are no blocks for them there are none. */
 static inline void world_check_growth(const struct world *w, const struct lane_plan *lane)
 {
@@ -396,8 +396,8 @@ static inline bool world_feeds(const struct sequence *seq)
     return !seq->reader.slow_us && (seq->is_score || seq->n_tokens - seq->n_target_kv > 1);
 }
 
-/* Of all tokens of prompts the oldest one has half, or all but its last token, which may wait for
- * the draft; where its rows are wanted they are a limit, too. */
+/* The oldest prompt has half of all tokens of prompts, or all but its last token, which may wait
+ * for the draft; where its rows are wanted they are a limit, too. */
 static inline void world_check_oldest_prompt(const struct world *w)
 {
     const struct sequence *oldest = NULL;
@@ -509,7 +509,7 @@ static inline void world_plan(struct world *w)
     world_note_idle(w);
 }
 
-/* What the planner learns of the chain. */
+/* Tells the planner what became of the chain. */
 static inline void world_observe_chain(struct world *w, const struct lane_plan *lane, int n_chain)
 {
     struct planner_sequence *state = &lane->seq->planner_state;
@@ -521,8 +521,8 @@ static inline void world_observe_chain(struct world *w, const struct lane_plan *
     }
 }
 
-/* What the lane's sequence becomes when n_accepted of its guesses stay, of which the first n_chain
- * are the chain's. From block n_blocks_sent on the ranks do not know its table. */
+/* Commits n_accepted guesses of the lane, of which the first n_chain are the chain's. From block
+ * n_blocks_sent on the ranks do not know its table. */
 static inline void world_commit_path(struct world *w, const struct lane_plan *lane, int n_chain,
                                      int n_accepted, int n_blocks_sent)
 {
@@ -558,7 +558,7 @@ static inline int world_any_dice(void *w, int n)
     return world_dice(w, n);
 }
 
-/* Of a lane whose tree follows q any shape that has as many guesses for each place. */
+/* Gives a lane whose tree follows q any shape that has as many guesses for each place. */
 static inline void world_shape(struct world *w, const struct lane_plan *lane,
                                struct lane_plan *shaped)
 {
@@ -575,7 +575,7 @@ static inline void world_shape(struct world *w, const struct lane_plan *lane,
                    memcmp(shape.growth.parents, lane->growth.parents, (size_t)shape.growth.n) != 0;
 }
 
-/* Of the lane's tree without its branch some path stays, in blocks that were set aside for it. */
+/* Commits some path of the lane's tree without its branch, in blocks that were set aside for it. */
 static inline void world_play_tree(struct world *w, struct lane_plan *lane, int percent)
 {
     static struct plan_tree tree;
@@ -615,7 +615,7 @@ static inline void world_play_lane(struct world *w, struct lane_plan *lane, int 
     world_commit(w, lane, n_accepted);
 }
 
-/* Counts what a lane adds to the step and to the passes of the draft. Behind siblings a pass reads
+/* Counts what a lane adds to the step and to the passes of the draft. After siblings a pass reads
  * as many tokens again as it makes guesses there, or about so many. */
 static inline void world_count_lane(const struct lane_plan *lane, struct planner_round *round)
 {

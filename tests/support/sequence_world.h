@@ -4,7 +4,7 @@
 #include "coordinator/sequence/sequence.h"
 #include "tests/support/check_util.h"
 
-/* A greedy request behind a prompt of n tokens; a test may change it before it opens sequences. */
+/* A greedy request with a prompt of n tokens; a test may change it before it opens sequences. */
 static inline struct job *new_job(enum job_kind kind, const int32_t *prompt, int n)
 {
     struct error err;

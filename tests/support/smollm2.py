@@ -107,7 +107,7 @@ def to_bf16(values):
 
 
 def in_published_order(rows, n_heads):
-    """Undoes the converter's order: it puts row i + E/2 of a head of E rows behind row i."""
+    """Undoes the converter's order: it puts row i + E/2 of a head of E rows after row i."""
     n_rows, width = rows.shape
     return (rows.reshape(n_heads, n_rows // n_heads // 2, 2, width).swapaxes(1, 2)
             .reshape(n_rows, width))

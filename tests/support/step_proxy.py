@@ -1,7 +1,7 @@
-"""Stands between the coordinator and a rank, passes everything on, and keeps what each step held:
-tests count steps and tokens with it, where a clock would say nothing on a busy machine. It can also
-hold the replies back, so that something happens while a step is certainly in flight, and spoil what
-belongs to one sequence.
+"""A proxy between the coordinator and a rank that passes everything on, and keeps what each step
+held: tests count steps and tokens with it, where a clock would say nothing on a busy machine. It
+can also hold the replies back, so that something happens while a step is certainly in flight, and
+spoil what belongs to one sequence.
 
     with SteppedWorld() as world:
         n = len(world.proxy.steps)

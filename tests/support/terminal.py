@@ -27,7 +27,7 @@ class Terminal:
             self.read += os.read(self.main, 65536)
 
     def shown(self):
-        """What a terminal shows of all that was written so far, as text. Once."""
+        """Returns what a terminal shows of all that was written so far, as text. Once."""
         os.write(self.side, END)
         self.reader.join()
         return self.read[:-len(END)].decode("utf-8").replace("\r\n", "\n")

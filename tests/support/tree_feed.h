@@ -23,7 +23,7 @@ static const int32_t tree_shapes[][TREE_NODES_MAX + 1] = {
 };
 enum { N_SHAPES = sizeof tree_shapes / sizeof *tree_shapes };
 
-/* One tree behind n_committed tokens. */
+/* One tree after n_committed tokens. */
 struct planted {
     struct guess_tree shape;
     const int32_t *parents;

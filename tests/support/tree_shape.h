@@ -101,7 +101,8 @@ static inline void count(struct tree_ranks *ranks, int depth, int rank, bool is_
     ranks->tested[depth][rank] = FORGET * ranks->tested[depth][rank] + 1;
 }
 
-/* Of a verified tree: at each node of the accepted path, the children up to the one that stays. */
+/* Counts, at each node of a verified tree's accepted path, the children up to the one that
+ * stays. */
 static inline void tree_ranks_observe(struct tree_ranks *ranks, const struct tree *tree,
                                       const struct tree_result *result)
 {

@@ -33,7 +33,7 @@ struct rank {
     pthread_t thread;
 };
 
-/* What a rank sends back: a copy of the reply as the coordinator would have decoded it. */
+/* A rank's reply: a copy, as the coordinator would have decoded it. */
 struct answer {
     int rank, rc;
     struct step_reply reply; /* rows are in the rank's verifier until its next step */
