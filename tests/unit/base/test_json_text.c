@@ -22,7 +22,7 @@ static const char *written(const char *text, size_t len)
     return (const char *)buf.data;
 }
 
-/* What is written must be the same text for a reader. */
+/* Checks that a reader of the written text gets the same text. */
 static void check_same(const char *text, size_t len)
 {
     const char *json = written(text, len);
@@ -42,7 +42,7 @@ START_TEST(strings_have_quotation_marks)
 }
 END_TEST
 
-START_TEST(what_cannot_be_in_a_string_is_escaped)
+START_TEST(characters_that_a_string_cannot_have_are_escaped)
 {
     ck_assert_str_eq(written("\"\\\n\r\t", 5), "\"\\\"\\\\\\n\\r\\t\"");
     ck_assert_str_eq(written("\0\x01\x1f\x7f", 4), "\"\\u0000\\u0001\\u001f\x7f\"");
@@ -81,7 +81,7 @@ START_TEST(characters_that_end_a_line_for_some_are_escaped)
 }
 END_TEST
 
-/* The caller promises UTF-8; bytes that are not are copied and no byte behind them is read. */
+/* The caller promises UTF-8; bytes that are not are copied and no byte after them is read. */
 START_TEST(a_torn_character_is_copied)
 {
     static const char *const torn[] = {"\xff", "a\xc2", "a\xe2", "a\xe2\x80", "\x80\x80"};
@@ -97,7 +97,7 @@ START_TEST(a_torn_character_is_copied)
 }
 END_TEST
 
-START_TEST(long_texts)
+START_TEST(long_texts_are_read_back)
 {
     size_t len = 1 << 20;
     char *text = malloc(len);
@@ -111,7 +111,7 @@ START_TEST(long_texts)
 }
 END_TEST
 
-START_TEST(values)
+START_TEST(values_of_every_kind_are_written)
 {
     json_t *value = json_pack("{s:[i, n, b, f], s:s}", "a", 1, 1, 0.5, "b", "\n");
     buf.len = 0;
@@ -153,13 +153,13 @@ int main(void)
     TCase *tcase = tcase_create("json_text");
     tcase_add_checked_fixture(tcase, NULL, teardown);
     tcase_add_test(tcase, strings_have_quotation_marks);
-    tcase_add_test(tcase, what_cannot_be_in_a_string_is_escaped);
+    tcase_add_test(tcase, characters_that_a_string_cannot_have_are_escaped);
     tcase_add_test(tcase, each_ascii_character_is_read_back);
     tcase_add_test(tcase, other_characters_stay_as_they_are);
     tcase_add_test(tcase, characters_that_end_a_line_for_some_are_escaped);
     tcase_add_test(tcase, a_torn_character_is_copied);
-    tcase_add_test(tcase, long_texts);
-    tcase_add_test(tcase, values);
+    tcase_add_test(tcase, long_texts_are_read_back);
+    tcase_add_test(tcase, values_of_every_kind_are_written);
     tcase_add_test(tcase, a_value_that_could_not_be_made_is_an_error);
     tcase_add_test(tcase, a_format_is_cut_at_255_bytes);
     suite_add_tcase(suite, tcase);

@@ -44,7 +44,7 @@ static const char *capture_end(struct capture *c)
     return c->text;
 }
 
-/* What follows the head of a line of text. */
+/* Returns the rest of a line of text after its head. */
 static const char *after_head(const char *line)
 {
     const char *at = strstr(line, "] ");
@@ -156,7 +156,7 @@ START_TEST(json_has_numbers_where_the_format_has_one)
 }
 END_TEST
 
-/* What is cut is still a line that another program can read. */
+/* A line that is cut is still one that another program can read. */
 START_TEST(long_values_are_cut)
 {
     static const char *const fillers[] = {"m", "\"", "\\", "\xc3\xa9", "\x01", "\xff"};

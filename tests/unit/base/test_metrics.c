@@ -1,6 +1,6 @@
 /* ctest: labels=quick,threads libs=base timeout=60 */
-/* What is recorded is what the page says, in the text format of Prometheus, also while others
- * record. That promtool accepts whole pages is shown by tests/cluster/test_metrics_cluster.py. */
+/* The page has what was recorded, in the text format of Prometheus, also while others record. That
+ * promtool accepts whole pages is shown by tests/cluster/test_metrics_cluster.py. */
 #include "base/metrics/metrics.h"
 
 #include <pthread.h>
@@ -141,7 +141,7 @@ START_TEST(a_page_has_the_numbers_of_now_each_time_it_is_written)
     CHECK_OK(metrics_page_write(page, &out, &err));
     size_t len = out.len;
     metrics_observe(m, PARTS, 0, 8, 2);
-    CHECK_OK(metrics_page_write(page, &out, &err)); /* behind the first one */
+    CHECK_OK(metrics_page_write(page, &out, &err)); /* after the first one */
     CHECK_OK(buffer_append(&out, "", 1, &err));
     const char *first = (const char *)out.data, *second = first + len;
     ck_assert_ptr_nonnull(strstr(first, "part_sizes_count{place=\"0\"} 1\n"));
@@ -225,7 +225,7 @@ static void *record(void *metrics)
     return NULL;
 }
 
-/* The number behind the first line that begins so. */
+/* Returns the number after the first line that begins so. */
 static long long number_of(const char *page, const char *line)
 {
     const char *at = strstr(page, line);
@@ -233,7 +233,7 @@ static long long number_of(const char *page, const char *line)
     return atoll(at + strlen(line));
 }
 
-/* Of one page: buckets ascend, and the count is the last of them. */
+/* Checks one page: buckets ascend, and the count is the last of them. */
 static long long check_page(const char *page)
 {
     long long first = number_of(page, "wait_seconds_bucket{le=\"0.001\"} ");

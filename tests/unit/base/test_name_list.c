@@ -25,7 +25,7 @@ START_TEST(names_come_in_their_order)
 }
 END_TEST
 
-START_TEST(what_is_wrong_is_said)
+START_TEST(wrong_lists_are_refused_with_the_wrong_word)
 {
     static const struct {
         const char *text, *problem;
@@ -71,7 +71,7 @@ int main(void)
     Suite *suite = suite_create("name_list");
     TCase *tests = tcase_create("names");
     tcase_add_test(tests, names_come_in_their_order);
-    tcase_add_test(tests, what_is_wrong_is_said);
+    tcase_add_test(tests, wrong_lists_are_refused_with_the_wrong_word);
     tcase_add_test(tests, a_long_name_is_cut);
     suite_add_tcase(suite, tests);
     return check_main(suite);

@@ -7,7 +7,7 @@
 
 static struct error err;
 
-START_TEST(a_host_and_its_port)
+START_TEST(a_host_and_its_port_are_joined_as_an_address)
 {
     static const char *const cases[][3] = {{"127.0.0.1", "7071", "127.0.0.1:7071"},
                                            {"fd00::7", "7071", "[fd00::7]:7071"},
@@ -25,7 +25,7 @@ START_TEST(a_host_and_its_port)
 }
 END_TEST
 
-START_TEST(the_address_in_a_network)
+START_TEST(an_address_is_found_by_interface_and_by_network)
 {
     char out[NETWORK_ADDRESS_BYTES];
     CHECK_OK(network_find_address("lo", out, &err));
@@ -57,8 +57,8 @@ int main(void)
 {
     Suite *suite = suite_create("network");
     TCase *tcase = tcase_create("network");
-    tcase_add_test(tcase, a_host_and_its_port);
-    tcase_add_test(tcase, the_address_in_a_network);
+    tcase_add_test(tcase, a_host_and_its_port_are_joined_as_an_address);
+    tcase_add_test(tcase, an_address_is_found_by_interface_and_by_network);
     tcase_add_test(tcase, network_without_an_address_is_refused_with_those_there_are);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

@@ -91,7 +91,7 @@ END_TEST
 /* _i milliseconds after the last work. */
 static const int idle_ms[] = {0, 20, 1200};
 
-START_TEST(long_work_lets_it_stand_in)
+START_TEST(during_long_work_the_network_thread_polls)
 {
     wait_for_one();
     sleep_us(idle_ms[_i] * 1000L);
@@ -128,7 +128,7 @@ START_TEST(a_turn_that_is_not_given_up_is_waited_for)
 END_TEST
 
 /* After the end the other thread never gets the turn again. */
-START_TEST(the_end_is_for_good)
+START_TEST(after_the_end_the_other_thread_never_gets_the_turn)
 {
     wait_for_one();
     poll_turn_end(&turn);
@@ -231,7 +231,7 @@ static void *run_sender(void *arg)
 
 /* A step waits for its event, works, and waits again, as a rank does. An event that nobody polls
  * for would stay for ever, because the next one comes only after it. */
-START_TEST(no_event_stays_whenever_it_comes)
+START_TEST(every_event_is_polled_whenever_it_comes)
 {
     pthread_t sender, blocking;
     unsigned state = 777;
@@ -280,14 +280,14 @@ int main(void)
     tcase_set_timeout(tcase, 280);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, short_work_leaves_the_network_thread_alone);
-    tcase_add_loop_test(tcase, long_work_lets_it_stand_in, 0, 3);
+    tcase_add_loop_test(tcase, during_long_work_the_network_thread_polls, 0, 3);
     tcase_add_test(tcase, a_turn_that_is_not_given_up_is_waited_for);
-    tcase_add_test(tcase, the_end_is_for_good);
+    tcase_add_test(tcase, after_the_end_the_other_thread_never_gets_the_turn);
     suite_add_tcase(suite, tcase);
     TCase *stress = tcase_create("stress");
     tcase_set_timeout(stress, 280);
     tcase_add_checked_fixture(stress, setup_alone, teardown_alone);
-    tcase_add_test(stress, no_event_stays_whenever_it_comes);
+    tcase_add_test(stress, every_event_is_polled_whenever_it_comes);
     suite_add_tcase(suite, stress);
     return check_main(suite);
 }

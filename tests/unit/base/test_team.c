@@ -244,7 +244,7 @@ START_TEST(shared_work_is_handed_out_exactly_once)
 }
 END_TEST
 
-/* Of its 24 units member 1 takes a quarter and then waits for all the others. */
+/* Member 1 takes a quarter of its 24 units and then waits for all the others. */
 START_TEST(shared_work_of_a_slow_member_is_done_by_others)
 {
     struct error err;

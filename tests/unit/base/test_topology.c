@@ -71,7 +71,7 @@ static struct topology read_cpus(int n, const char *left_out)
     return t;
 }
 
-/* "cpu:core:cache:node" of each CPU in its order; a "s" behind a slow one. */
+/* "cpu:core:cache:node" of each CPU in its order; a "s" after a slow one. */
 static void check_cpus(const struct topology *t, const char *want)
 {
     char text[512] = "";

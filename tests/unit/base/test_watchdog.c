@@ -79,14 +79,14 @@ static int64_t time_of_call(int64_t limit_us)
     return took_us;
 }
 
-START_TEST(it_calls_after_the_limit)
+START_TEST(watchdog_calls_after_the_limit)
 {
     const int limits_us[] = {2000, 300000, 700000}; /* less and more than a nap */
     check_time(time_of_call, limits_us[_i], limits_us[_i], limits_us[_i] + NOISE_US);
 }
 END_TEST
 
-START_TEST(it_does_not_call_when_disarmed)
+START_TEST(watchdog_that_is_disarmed_does_not_call)
 {
     struct watchdog *watchdog = open_watchdog();
     for (int i = 0; i < 100; i++) {
@@ -115,7 +115,7 @@ static int64_t time_of_hastened_call(int64_t limit_us)
 }
 
 /* In less than a nap, so it was woken from one. */
-START_TEST(hastening_wakes_it)
+START_TEST(hastening_wakes_the_watchdog)
 {
     check_time(time_of_hastened_call, 1000, 1000, 100000);
 }
@@ -254,9 +254,9 @@ int main(void)
     Suite *suite = suite_create("watchdog");
     TCase *tcase = tcase_create("watchdog");
     tcase_set_timeout(tcase, 50);
-    tcase_add_loop_test(tcase, it_calls_after_the_limit, 0, 3);
-    tcase_add_test(tcase, it_does_not_call_when_disarmed);
-    tcase_add_test(tcase, hastening_wakes_it);
+    tcase_add_loop_test(tcase, watchdog_calls_after_the_limit, 0, 3);
+    tcase_add_test(tcase, watchdog_that_is_disarmed_does_not_call);
+    tcase_add_test(tcase, hastening_wakes_the_watchdog);
     tcase_add_test(tcase, hastening_gives_no_more_time);
     tcase_add_loop_test(tcase, a_stall_before_hastening_is_over, 0, 2);
     tcase_add_test(tcase, a_stall_at_arming_does_not_count);

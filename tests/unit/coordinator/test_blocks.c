@@ -102,7 +102,7 @@ START_TEST(every_block_can_be_had_when_no_group_is_whole)
 }
 END_TEST
 
-START_TEST(what_a_table_lacks_is_counted_in_blocks)
+START_TEST(blocks_that_a_table_lacks_are_counted)
 {
     static const int cases[][2] = {{0, 0}, {1, 1}, {TOKENS, 1}, {TOKENS + 1, 2}, {5 * TOKENS, 5}};
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
@@ -117,7 +117,7 @@ START_TEST(what_a_table_lacks_is_counted_in_blocks)
 }
 END_TEST
 
-START_TEST(texts_that_come_and_go_share_it)
+START_TEST(texts_that_come_and_go_share_the_pool)
 {
     srand(7);
     for (int turn = 0; turn < 20000; turn++) {
@@ -146,8 +146,8 @@ int main(void)
     tcase_add_test(tests, one_text_has_the_whole_pool_in_order);
     tcase_add_test(tests, texts_side_by_side_do_not_interleave);
     tcase_add_test(tests, every_block_can_be_had_when_no_group_is_whole);
-    tcase_add_test(tests, what_a_table_lacks_is_counted_in_blocks);
-    tcase_add_test(tests, texts_that_come_and_go_share_it);
+    tcase_add_test(tests, blocks_that_a_table_lacks_are_counted);
+    tcase_add_test(tests, texts_that_come_and_go_share_the_pool);
     suite_add_tcase(suite, tests);
     return check_main(suite);
 }

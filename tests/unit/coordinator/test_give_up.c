@@ -58,7 +58,7 @@ START_TEST(blocks_before_the_window_are_given_back)
 }
 END_TEST
 
-START_TEST(without_a_window_or_before_its_edge_nothing_is)
+START_TEST(without_a_window_or_before_its_edge_no_block_is_given_up)
 {
     write_text(0, 100);
     block_table_give_up(&tables[0], &pool, WINDOW + TOKENS - 2);
@@ -71,7 +71,7 @@ START_TEST(without_a_window_or_before_its_edge_nothing_is)
 }
 END_TEST
 
-/* What is not published yet stays: nobody else could find it. */
+/* Blocks that are not published yet stay: nobody else could find them. */
 START_TEST(blocks_that_are_not_published_stay)
 {
     CHECK_OK(block_table_reach(&tables[0], &pool, 200, &err));
@@ -102,7 +102,7 @@ START_TEST(a_text_may_be_longer_than_the_pool)
 END_TEST
 
 /* A text that begins alike finds what was given up, and holds it until its own rows are past it. */
-START_TEST(what_was_given_up_is_found_until_it_is_forgotten)
+START_TEST(blocks_that_were_given_up_are_found_until_they_are_forgotten)
 {
     int32_t first[3];
     write_text(0, 100);
@@ -169,10 +169,10 @@ int main(void)
     TCase *tcase = tcase_create("blocks");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, blocks_before_the_window_are_given_back);
-    tcase_add_test(tcase, without_a_window_or_before_its_edge_nothing_is);
+    tcase_add_test(tcase, without_a_window_or_before_its_edge_no_block_is_given_up);
     tcase_add_test(tcase, blocks_that_are_not_published_stay);
     tcase_add_test(tcase, a_text_may_be_longer_than_the_pool);
-    tcase_add_test(tcase, what_was_given_up_is_found_until_it_is_forgotten);
+    tcase_add_test(tcase, blocks_that_were_given_up_are_found_until_they_are_forgotten);
     tcase_add_test(tcase, texts_that_come_and_go_lose_no_block);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

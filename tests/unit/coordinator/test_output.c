@@ -70,7 +70,7 @@ START_TEST(text_before_a_stop_string_is_kept)
 }
 END_TEST
 
-START_TEST(what_may_become_a_stop_string_is_held_back)
+START_TEST(text_that_may_become_a_stop_string_is_held_back)
 {
     static const char *const stops[] = {"END", "NDX"};
     open_output(stops, 2);
@@ -96,7 +96,7 @@ START_TEST(the_stop_string_that_begins_first_wins)
 }
 END_TEST
 
-START_TEST(stop_string_behind_a_nul_byte_is_found)
+START_TEST(stop_string_after_a_nul_byte_is_found)
 {
     static const char *const stops[] = {"stop"};
     open_output(stops, 1);
@@ -153,7 +153,7 @@ START_TEST(held_special_tokens_that_stop_nothing_are_left_out)
 }
 END_TEST
 
-/* Whether the text was looked at in between, as rounds do, must not matter. */
+/* It must not matter whether the text was looked at in between, as rounds do. */
 START_TEST(bytes_around_a_special_token_are_no_stop_string)
 {
     static const char *const stops[] = {"ab"};
@@ -191,9 +191,9 @@ int main(void)
     Suite *suite = suite_create("output");
     TCase *tests = tcase_create("output");
     tcase_add_test(tests, text_before_a_stop_string_is_kept);
-    tcase_add_test(tests, what_may_become_a_stop_string_is_held_back);
+    tcase_add_test(tests, text_that_may_become_a_stop_string_is_held_back);
     tcase_add_test(tests, the_stop_string_that_begins_first_wins);
-    tcase_add_test(tests, stop_string_behind_a_nul_byte_is_found);
+    tcase_add_test(tests, stop_string_after_a_nul_byte_is_found);
     tcase_add_test(tests, a_special_token_stops_a_text_that_does_not_show_it);
     tcase_add_test(tests, a_stop_string_may_hold_special_tokens_among_text);
     tcase_add_test(tests, held_special_tokens_that_stop_nothing_are_left_out);

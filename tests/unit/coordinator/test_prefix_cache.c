@@ -27,7 +27,7 @@ struct text {
 };
 static struct text texts[N_TEXTS];
 
-/* What was written to a block: the text up to its end, as far as it was written. */
+/* The content of a block: the text up to its end, as far as it was written. */
 struct written {
     int32_t tokens[LONGEST * TOKENS];
     int first, n; /* of its positions */
@@ -206,7 +206,7 @@ START_TEST(texts_share_what_they_have_in_common)
         ck_assert_int_eq(pool.blocks[texts[0].table.blocks[b]].n_refs, 2);
     }
     CHECK_OK(feed(&texts[1], texts[1].n_tokens));
-    ck_assert_int_ne(texts[1].table.blocks[4], texts[0].table.blocks[4]); /* e behind x */
+    ck_assert_int_ne(texts[1].table.blocks[4], texts[0].table.blocks[4]); /* e after x */
     expect_sound();
     release(&texts[0]);
     ck_assert_int_eq(pool.blocks[texts[1].table.blocks[0]].n_refs, 1);
@@ -296,7 +296,7 @@ START_TEST(every_token_of_a_block_is_compared)
 }
 END_TEST
 
-START_TEST(equal_tokens_behind_another_parent_are_another_block)
+START_TEST(equal_tokens_after_another_parent_are_another_block)
 {
     pool.n_buckets = 1;
     block_pool_reset(&pool);
@@ -406,8 +406,8 @@ START_TEST(a_block_that_a_table_holds_is_never_forgotten)
 }
 END_TEST
 
-/* Text 1 has a block of its own for a, but its b is published behind the a of text 0. That one is
- * forgotten, and its block holds x next. Then b must be found neither behind x nor behind an a that
+/* Text 1 has a block of its own for a, but its b is published after the a of text 0. That one is
+ * forgotten, and its block holds x next. Then b must be found neither after x nor after an a that
  * is published anew. */
 START_TEST(a_child_of_a_forgotten_block_is_never_found_again)
 {
@@ -461,7 +461,7 @@ static int dice(int n)
     return (int)((chance >> 8) % (uint32_t)n);
 }
 
-/* Two letters only, so that beginnings are often equal and so are blocks behind others. */
+/* Two letters only, so that beginnings are often equal and so are blocks after others. */
 static void write_any(struct text *text)
 {
     int n_blocks = 1 + dice(LONGEST);
@@ -523,7 +523,7 @@ static void run_by_chance(uint32_t seed)
     ck_assert_int_gt(n_full, 10);
 }
 
-START_TEST(texts_that_come_and_go_are_only_given_what_is_theirs)
+START_TEST(texts_that_come_and_go_get_only_their_own_blocks)
 {
     static const int buckets[] = {256, 4, 1};
     pool.n_buckets = buckets[_i];
@@ -548,14 +548,14 @@ int main(void)
     tcase_add_test(tests, a_text_that_is_published_twice_is_kept_once);
     tcase_add_test(tests, blocks_whose_hashes_collide_are_not_confused);
     tcase_add_test(tests, every_token_of_a_block_is_compared);
-    tcase_add_test(tests, equal_tokens_behind_another_parent_are_another_block);
+    tcase_add_test(tests, equal_tokens_after_another_parent_are_another_block);
     tcase_add_test(tests, the_least_recently_used_text_is_forgotten_first);
     tcase_add_test(tests, a_block_that_is_used_often_outlives_its_neighbours);
     tcase_add_test(tests, the_head_of_a_text_is_kept_longest);
     tcase_add_test(tests, a_block_that_a_table_holds_is_never_forgotten);
     tcase_add_test(tests, a_child_of_a_forgotten_block_is_never_found_again);
     tcase_add_test(tests, a_pool_that_is_reset_knows_nothing);
-    tcase_add_loop_test(tests, texts_that_come_and_go_are_only_given_what_is_theirs, 0, 3);
+    tcase_add_loop_test(tests, texts_that_come_and_go_get_only_their_own_blocks, 0, 3);
     suite_add_tcase(suite, tests);
     return check_main(suite);
 }

@@ -44,7 +44,7 @@ static void world_open(struct world *w, bool has_jobs, int load_s)
     CHECK_OK(reporter_open(&w->reporter, &options, &err));
 }
 
-/* What was logged so far. */
+/* Returns what was logged so far. */
 static const char *world_log(struct world *w)
 {
     ssize_t n = pread(w->fd, w->text, LOG_BYTES - 1, 0);
@@ -194,7 +194,7 @@ static int count_lines(const char *log)
     return n;
 }
 
-START_TEST(what_was_handed_over_is_written_at_the_end)
+START_TEST(jobs_that_were_handed_over_are_written_at_the_end)
 {
     struct world w;
     world_open(&w, true, 0);
@@ -208,8 +208,8 @@ START_TEST(what_was_handed_over_is_written_at_the_end)
 }
 END_TEST
 
-/* A pipe that nobody reads takes 64 KiB; whoever ends jobs goes on. */
-START_TEST(a_log_that_nobody_reads_holds_up_nobody)
+/* A pipe that nobody reads takes 64 KiB; the thread that ends jobs goes on. */
+START_TEST(a_log_that_nobody_reads_delays_no_job)
 {
     struct world w;
     int ends[2];
@@ -336,8 +336,8 @@ int main(void)
     tcase_add_test(tc, a_job_that_is_refused_has_a_line_for_debugging_alone);
     tcase_add_test(tc, a_job_that_ends_has_one_line);
     tcase_add_test(tc, a_job_that_fails_says_why_as_a_warning);
-    tcase_add_test(tc, what_was_handed_over_is_written_at_the_end);
-    tcase_add_test(tc, a_log_that_nobody_reads_holds_up_nobody);
+    tcase_add_test(tc, jobs_that_were_handed_over_are_written_at_the_end);
+    tcase_add_test(tc, a_log_that_nobody_reads_delays_no_job);
     tcase_add_test(tc, figures_come_while_there_is_work_and_not_before);
     tcase_add_test(tc, a_request_id_is_cut_and_cleaned);
     tcase_add_test(tc, a_traceparent_is_taken_as_the_standard_says);

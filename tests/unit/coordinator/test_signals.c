@@ -1,6 +1,6 @@
 /* ctest: labels=quick,threads libs=signals timeout=60 */
-/* What the engine tells the signals is what the page says, under our names and vLLM's, before a
- * group serves, while another one comes, and while others read. */
+/* The page has what the engine tells the signals, under our names and vLLM's, before a group
+ * serves, while another one comes, and while others read. */
 #include "coordinator/signals/signals.h"
 
 #include <pthread.h>
@@ -224,7 +224,7 @@ START_TEST(a_second_chain_is_counted_for_who_made_it)
 }
 END_TEST
 
-/* Behind three guesses of the draft are two of the session's finder; first one of those stays, and
+/* After three guesses of the draft come two of the session's finder; first one of those stays, and
  * then not even all of the draft's. */
 START_TEST(appended_guesses_are_counted_for_the_finder)
 {

@@ -75,7 +75,7 @@ START_TEST(a_rank_hangs_after_5_s_where_steps_are_short)
 }
 END_TEST
 
-START_TEST(and_after_20_times_of_what_long_ones_take)
+START_TEST(a_rank_hangs_after_20_times_what_long_steps_take)
 {
     take(STEP_LIMIT_STEPS, 5, 0, 500 * MS);
     begin(5, 0);
@@ -176,7 +176,7 @@ int main(void)
     tcase_add_test(cases, first_steps_are_waited_for);
     tcase_add_test(cases, a_step_is_overdue_2_s_after_it_was_expected);
     tcase_add_test(cases, a_rank_hangs_after_5_s_where_steps_are_short);
-    tcase_add_test(cases, and_after_20_times_of_what_long_ones_take);
+    tcase_add_test(cases, a_rank_hangs_after_20_times_what_long_steps_take);
     tcase_add_test(cases, a_long_prompt_has_more_time);
     tcase_add_test(cases, time_without_looks_does_not_count);
     tcase_add_test(cases, one_pause_does_not_lengthen_the_limit);

@@ -16,7 +16,7 @@ static void setup(void)
     unsetenv("LWS_GROUP_SIZE");
 }
 
-START_TEST(words_add_up)
+START_TEST(words_of_several_options_make_one_list)
 {
     CHECK_OK(target_list_add(&list, "127.0.0.1:7071,,unix:/run/rank,dns:workers.ns:7071", &err));
     CHECK_OK(target_list_add(&list, "[::1]:7072", &err));
@@ -30,7 +30,7 @@ START_TEST(words_add_up)
 }
 END_TEST
 
-START_TEST(what_makes_no_sense_is_refused)
+START_TEST(words_that_make_no_sense_are_refused)
 {
     char word[TARGET_ADDRESS_BYTES + 2];
     memset(word, 'a', sizeof word - 1);
@@ -47,7 +47,7 @@ START_TEST(what_makes_no_sense_is_refused)
 }
 END_TEST
 
-START_TEST(there_is_an_end_of_words)
+START_TEST(too_many_words_are_refused)
 {
     char word[32];
     for (int i = 0; i < TARGET_WORDS_MAX; i++) {
@@ -62,7 +62,7 @@ START_TEST(there_is_an_end_of_words)
 }
 END_TEST
 
-START_TEST(pods_of_a_leader_worker_set)
+START_TEST(lws_names_the_pods_of_the_leaders_group)
 {
     setenv("LWS_LEADER_ADDRESS", "target-1.target.models", 1);
     setenv("LWS_GROUP_SIZE", "3", 1);
@@ -81,10 +81,10 @@ int main(void)
     Suite *suite = suite_create("target_list");
     TCase *tcase = tcase_create("target_list");
     tcase_add_checked_fixture(tcase, setup, NULL);
-    tcase_add_test(tcase, words_add_up);
-    tcase_add_test(tcase, what_makes_no_sense_is_refused);
-    tcase_add_test(tcase, there_is_an_end_of_words);
-    tcase_add_test(tcase, pods_of_a_leader_worker_set);
+    tcase_add_test(tcase, words_of_several_options_make_one_list);
+    tcase_add_test(tcase, words_that_make_no_sense_are_refused);
+    tcase_add_test(tcase, too_many_words_are_refused);
+    tcase_add_test(tcase, lws_names_the_pods_of_the_leaders_group);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -144,9 +144,9 @@ START_TEST(weight_of_a_job_is_that_of_its_client)
 }
 END_TEST
 
-/* What two clients of equal weight, both always waiting, got since any moment differs by no more
- * than two jobs and a quantum (Shreedhar and Varghese, theorem 2). */
-START_TEST(no_client_lags_behind_another)
+/* The service that two clients of equal weight, both always waiting, got since any moment differs
+ * by no more than two jobs and a quantum (Shreedhar and Varghese, theorem 2). */
+START_TEST(no_client_gets_much_less_than_another)
 {
     enum { MOST = 5000 };
     static double got[JOB_CLASSES][CLIENTS];
@@ -183,7 +183,7 @@ START_TEST(a_greedy_client_does_not_delay_anothers_single_job)
 }
 END_TEST
 
-/* A job of the lowest class that is as large as can be, behind clients that never run out. */
+/* A job of the lowest class that is as large as can be, after clients that never run out. */
 START_TEST(the_largest_job_of_the_lowest_class_is_served)
 {
     enum { SMALL = 100000 };
@@ -202,7 +202,7 @@ START_TEST(the_largest_job_of_the_lowest_class_is_served)
 }
 END_TEST
 
-START_TEST(who_is_next_stays_next_when_others_come)
+START_TEST(the_next_job_stays_next_when_others_come)
 {
     for (int turn = 0; turn < 300; turn++) {
         push(&works[0], JOB_CLASS_LOW, 1, 1 + pick(100000));
@@ -292,7 +292,7 @@ START_TEST(a_full_queue_refuses_and_still_takes_back)
 END_TEST
 
 /* A million names, all of which are gone again: the queue has room for as many at once as jobs. */
-START_TEST(nothing_stays_of_clients_without_jobs)
+START_TEST(clients_without_jobs_use_no_memory)
 {
     static char own[CAPACITY][20];
     struct fail_alloc_live before = fail_alloc_live(), after;
@@ -463,7 +463,7 @@ static int open_and_weigh(void *arg, struct error *error)
     return rc;
 }
 
-START_TEST(opening_without_memory_leaves_nothing_behind)
+START_TEST(opening_without_memory_leaks_nothing)
 {
     fail_alloc_each("waiting_open", open_and_weigh, NULL, FAIL_OURS, 1);
 }
@@ -478,19 +478,19 @@ int main(void)
     tcase_add_test(tcase, one_client_is_served_in_the_order_of_its_pushes);
     tcase_add_test(tcase, classes_and_clients_get_their_shares);
     tcase_add_test(tcase, weight_of_a_job_is_that_of_its_client);
-    tcase_add_test(tcase, no_client_lags_behind_another);
+    tcase_add_test(tcase, no_client_gets_much_less_than_another);
     tcase_add_test(tcase, a_greedy_client_does_not_delay_anothers_single_job);
     tcase_add_test(tcase, the_largest_job_of_the_lowest_class_is_served);
-    tcase_add_test(tcase, who_is_next_stays_next_when_others_come);
+    tcase_add_test(tcase, the_next_job_stays_next_when_others_come);
     tcase_add_test(tcase, jobs_that_come_back_are_first_and_cost_nothing_again);
     tcase_add_test(tcase, jobs_set_aside_are_passed_over_and_keep_their_turn);
     tcase_add_test(tcase, a_full_queue_refuses_and_still_takes_back);
-    tcase_add_test(tcase, nothing_stays_of_clients_without_jobs);
+    tcase_add_test(tcase, clients_without_jobs_use_no_memory);
     tcase_add_test(tcase, a_job_that_is_gone_saves_nothing_for_others);
     tcase_add_test(tcase, iterating_sees_every_job_once_and_may_remove_it);
     tcase_add_test(tcase, weights_that_make_no_sense_are_refused);
     tcase_add_test(tcase, random_operations_keep_the_order_and_repeat_themselves);
-    tcase_add_test(tcase, opening_without_memory_leaves_nothing_behind);
+    tcase_add_test(tcase, opening_without_memory_leaks_nothing);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -35,7 +35,7 @@ static int below(int n)
     return (int)(random_state >> 8) % n;
 }
 
-/* Texts with ends behind them; the store gets the same. Returns the tokens. */
+/* Makes texts with ends after them; the store gets the same. Returns the tokens. */
 static int make_texts(struct store *store, int n_ids)
 {
     int n = 0;
@@ -66,9 +66,7 @@ static void check_equal(const struct store_guesses *a, const struct store_guesse
     ck_assert_int_eq(a->n, b->n);
 }
 
-/* The same tokens with the same counts, where no more than are listed; which are equally frequent
- * may come in another order. Goes on by any of them. Returns the places with more than one. */
-/* What follows a sixteenth of the occurrences is listed. */
+/* Checks that every token that follows a sixteenth of the occurrences is listed. */
 static void check_frequent(const struct store_next *all, const struct store_next *listed)
 {
     for (int i = 0; i < all->n; i++) {
@@ -81,6 +79,9 @@ static void check_frequent(const struct store_next *all, const struct store_next
     }
 }
 
+/* Walks the store and the datastore from the same place: both list the same tokens with the same
+ * counts, where no more than are listed, in any order of equally frequent ones. Returns the number
+ * of places with more than one token. */
 static int check_walks(const struct store *s, const struct datastore *d, const int32_t *end, int n)
 {
     struct store_walk a;
@@ -112,7 +113,7 @@ static int check_walks(const struct store *s, const struct datastore *d, const i
     return n_branches;
 }
 
-START_TEST(it_finds_what_the_store_finds)
+START_TEST(a_datastore_finds_the_same_as_a_store)
 {
     int n_branches = 0;
     for (int round = 0; round < N_ROUNDS; round++) {
@@ -171,7 +172,7 @@ static void check_listed(const struct datastore *d, int n)
     } while (next.n > 0 && datastore_walk_step(&walk, next.tokens[below(next.n)]));
 }
 
-START_TEST(files_that_lie_do_no_harm)
+START_TEST(damaged_files_give_only_tokens_of_the_vocabulary)
 {
     int n = make_texts(NULL, 3);
     int n_refused = 0;
@@ -303,11 +304,11 @@ int main(void)
     Suite *suite = suite_create("datastore");
     TCase *tests = tcase_create("datastore");
     tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, it_finds_what_the_store_finds);
+    tcase_add_test(tests, a_datastore_finds_the_same_as_a_store);
     tcase_add_test(tests, of_equally_frequent_tokens_the_lowest_is_first);
     tcase_add_test(tests, wrong_files_are_refused);
     tcase_add_test(tests, a_file_that_is_cut_while_it_is_in_use_is_lost);
-    tcase_add_test(tests, files_that_lie_do_no_harm);
+    tcase_add_test(tests, damaged_files_give_only_tokens_of_the_vocabulary);
     tcase_add_test(tests, a_text_of_one_token_is_sorted);
     suite_add_tcase(suite, tests);
     int status = check_main(suite);

@@ -1,7 +1,7 @@
 /* ctest: labels=quick,memory libs=lookup timeout=60 */
 /* N-grams by their first token: their order, that one takes the place of its beginning, and that
- * the room is bounded. Trajectories: what rows said goes on behind the text, whatever was committed
- * and whatever was said. */
+ * the room is bounded. Trajectories: the predictions of rows go on after the text, whatever was
+ * committed and whatever was said. */
 #include <string.h>
 
 #include "lookup/trajectory.h"
@@ -64,7 +64,7 @@ START_TEST(the_newest_is_first)
 }
 END_TEST
 
-START_TEST(what_is_no_ngram_is_not_added)
+START_TEST(wrong_ids_and_lengths_are_not_added)
 {
     struct ngrams *pool = open_pool(64);
     ngrams_add(pool, -1, IDS(2), 1);
@@ -81,7 +81,7 @@ START_TEST(what_is_no_ngram_is_not_added)
 }
 END_TEST
 
-START_TEST(chains_go_from_one_to_the_next)
+START_TEST(a_chain_follows_the_newest_ngrams)
 {
     struct ngrams *pool = open_pool(64);
     const struct ngram_list *lists[8];
@@ -105,7 +105,7 @@ START_TEST(chains_go_from_one_to_the_next)
 }
 END_TEST
 
-START_TEST(tests_are_counted)
+START_TEST(a_list_counts_its_last_tests)
 {
     struct ngrams *pool = open_pool(64);
     ngrams_test(pool, 1, 2); /* nothing to test */
@@ -119,7 +119,7 @@ START_TEST(tests_are_counted)
 }
 END_TEST
 
-/* The pool learns from a step that 5 comes behind 1, but before the step it would have said 7. */
+/* The pool learns from a step that 5 comes after 1, but before the step it would have said 7. */
 START_TEST(a_step_is_tested_before_it_is_learned_from)
 {
     static const int32_t said[1 + W] = {5, -1, -1, -1, -1, -1, -1, -1, -1}, text[] = {1, 5};
@@ -170,7 +170,7 @@ static void check_tokens(const struct trajectory *t, const int32_t *expected, in
     ck_assert_mem_eq(tokens, expected, (size_t)n * sizeof *tokens);
 }
 
-START_TEST(a_trajectory_goes_on_behind_what_is_committed)
+START_TEST(a_trajectory_goes_on_after_the_committed_tokens)
 {
     struct ngrams *pool = open_pool(64);
     struct trajectory t = {0};
@@ -187,14 +187,14 @@ START_TEST(a_trajectory_goes_on_behind_what_is_committed)
     check_ngram(pool, 12, 0, IDS(20), 1); /* of the text */
     check_ngram(pool, 11, 0, IDS(12, 20), 2);
     check_ngram(pool, 10, 0, IDS(11, 12, 20), 3);
-    /* Three tokens more, and rows 1, 2 and from 4 on are not known: what is behind is old, and
+    /* Three tokens more, and rows 1, 2 and from 4 on are not known: the later tokens are old, and
      * new at the end. */
     const int32_t next[1 + W] = {21, -1, -1, 33, -1, -1, -1, -1, -1};
     memcpy(text + 4, IDS(21, 40, 41), 3 * sizeof *text);
     trajectory_advance(&t, pool, next, text, 7);
     check_tokens(&t, IDS(33, 25, 26, 27, 28), 5);
     trajectory_begin(&t, pool, text, 6); /* the text is another one */
-    check_tokens(&t, IDS(41, 10), 2);    /* the pool knows what is behind 40 */
+    check_tokens(&t, IDS(41, 10), 2);    /* the pool knows what follows 40 */
     ngrams_close(pool);
 }
 END_TEST
@@ -219,8 +219,8 @@ static struct ngrams *say_hundreds(int n_steps, int silent)
     return pool;
 }
 
-/* A token, what was said behind it, and what was said behind that one a step later. */
-START_TEST(ngrams_stand_on_the_diagonal)
+/* A token, the one that was said after it, and the one that was said after that a step later. */
+START_TEST(ngrams_are_read_along_the_diagonal)
 {
     struct ngrams *pool = say_hundreds(5, -1);
     check_ngram(pool, 103, 0, IDS(203, 303, 403, 503), 4);
@@ -231,8 +231,8 @@ START_TEST(ngrams_stand_on_the_diagonal)
 }
 END_TEST
 
-/* In the second step nothing was said behind 103, so 104 takes the place behind it, which nobody
- * said there. */
+/* In the second step nothing was said after 103, so 104 takes the place after it, which nobody said
+ * there. */
 START_TEST(ngrams_end_where_nothing_was_said)
 {
     struct ngrams *pool = say_hundreds(3, 3);
@@ -243,8 +243,8 @@ START_TEST(ngrams_end_where_nothing_was_said)
 }
 END_TEST
 
-/* 200 was said behind 1 100, but 250 was committed, which was not said: what is said behind that
- * does not go on from 100. */
+/* 200 was said after 1 100, but 250 was committed, which was not said: what is said after that does
+ * not go on from 100. */
 START_TEST(ngrams_end_at_a_token_that_was_not_said)
 {
     static const int32_t said_first[] = {100, 200, 300}, committed[] = {100, 250, 350};
@@ -272,7 +272,7 @@ START_TEST(ngrams_end_at_a_token_that_was_not_said)
 END_TEST
 
 /* Whatever was said and committed, the trajectory has tokens that exist or ends. */
-START_TEST(nothing_that_is_said_does_harm)
+START_TEST(a_trajectory_has_only_tokens_of_the_vocabulary)
 {
     static int32_t text[STEPS * 4 + 1];
     struct ngrams *pool = open_pool(64);
@@ -305,16 +305,16 @@ int main(void)
     Suite *suite = suite_create("ngrams");
     TCase *tcase = tcase_create("pool");
     tcase_add_test(tcase, the_newest_is_first);
-    tcase_add_test(tcase, what_is_no_ngram_is_not_added);
-    tcase_add_test(tcase, chains_go_from_one_to_the_next);
-    tcase_add_test(tcase, tests_are_counted);
+    tcase_add_test(tcase, wrong_ids_and_lengths_are_not_added);
+    tcase_add_test(tcase, a_chain_follows_the_newest_ngrams);
+    tcase_add_test(tcase, a_list_counts_its_last_tests);
     tcase_add_test(tcase, room_is_bounded);
-    tcase_add_test(tcase, a_trajectory_goes_on_behind_what_is_committed);
-    tcase_add_test(tcase, ngrams_stand_on_the_diagonal);
+    tcase_add_test(tcase, a_trajectory_goes_on_after_the_committed_tokens);
+    tcase_add_test(tcase, ngrams_are_read_along_the_diagonal);
     tcase_add_test(tcase, a_step_is_tested_before_it_is_learned_from);
     tcase_add_test(tcase, ngrams_end_where_nothing_was_said);
     tcase_add_test(tcase, ngrams_end_at_a_token_that_was_not_said);
-    tcase_add_test(tcase, nothing_that_is_said_does_harm);
+    tcase_add_test(tcase, a_trajectory_has_only_tokens_of_the_vocabulary);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -1,6 +1,6 @@
 /* ctest: labels=quick,memory libs=lookup timeout=60 */
 /* A text is followed through the one that was predicted for it: from its first token on, and again
- * behind what was added, left out, replaced or moved. */
+ * after tokens that were added, left out, replaced or moved. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ static int below(int n)
     return (int)(random_state >> 8) % n;
 }
 
-/* Of the text's tokens, how many are the first guess that is made behind those before them. */
+/* Counts the tokens of the text that are the first guess after those before them. */
 static int count_right(const int32_t *expected, int n_expected, const int32_t *text, int n)
 {
     struct predicted *p;
@@ -82,7 +82,7 @@ static void check_change(int at, int n_out, int n_in)
                   n);
 }
 
-START_TEST(a_text_is_found_again_behind_a_change)
+START_TEST(a_text_is_found_again_after_a_change)
 {
     static const int places[] = {0, 1, 100, N - 40};
     static const int sizes[] = {0, 1, 2, 3, 7, 30};
@@ -96,8 +96,8 @@ START_TEST(a_text_is_found_again_behind_a_change)
 }
 END_TEST
 
-/* The nearer of two equal parts is taken: the text goes on behind the change, and not where a line
- * like this stood before. */
+/* The nearer of two equal parts is taken: the text goes on after the change, and not where a line
+ * like this was before. */
 START_TEST(a_replaced_token_among_equal_lines_keeps_its_place)
 {
     int32_t expected[N], text[N];
@@ -144,7 +144,7 @@ END_TEST
 
 /* Whatever the two texts are, places stay within the predicted one, and following the tokens again
  * gives the same. */
-START_TEST(any_two_texts_are_followed)
+START_TEST(places_stay_within_the_predicted_text)
 {
     for (int t = 0; t < N_TEXTS; t++) {
         int32_t expected[60], text[60], copied[COPY];
@@ -182,11 +182,11 @@ int main(void)
     Suite *suite = suite_create("predicted");
     TCase *tcase = tcase_create("predicted");
     tcase_add_test(tcase, a_text_that_was_predicted_is_known_from_its_first_token_on);
-    tcase_add_test(tcase, a_text_is_found_again_behind_a_change);
+    tcase_add_test(tcase, a_text_is_found_again_after_a_change);
     tcase_add_test(tcase, a_replaced_token_among_equal_lines_keeps_its_place);
     tcase_add_test(tcase, parts_in_another_order_are_found_anywhere);
     tcase_add_test(tcase, nothing_is_expected_of_another_text);
-    tcase_add_test(tcase, any_two_texts_are_followed);
+    tcase_add_test(tcase, places_stay_within_the_predicted_text);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -1,6 +1,6 @@
 /* ctest: labels=quick,memory libs=lookup timeout=60 */
-/* Lists of what came behind tokens: their order, that their room is bounded, and that tenants never
- * see each other's. */
+/* Lists of the tokens that came after tokens: their order, that their room is bounded, and that
+ * tenants never see each other's. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -123,7 +123,7 @@ START_TEST(tenants_do_not_see_each_other)
 END_TEST
 
 /* Tokens that two tenants with neighbouring numbers share would collide in a hash of their sum. */
-START_TEST(many_tenants_keep_their_own)
+START_TEST(tenants_with_equal_tokens_keep_their_own_lists)
 {
     int n_seen = 0;
     struct recycled *r = open_lists(1 << 14);
@@ -196,7 +196,7 @@ START_TEST(ids_that_are_no_tokens_are_ignored)
 END_TEST
 
 /* Against lists that are kept in the plainest way. */
-START_TEST(random_additions)
+START_TEST(lists_equal_those_that_are_kept_plainly)
 {
     static int32_t model[MODEL_TOKENS][RECYCLED_SUCCESSORS * 4];
     static int n_model[MODEL_TOKENS];
@@ -243,10 +243,10 @@ int main(void)
     tcase_add_test(tcase, a_list_knows_how_often_it_was_right);
     tcase_add_test(tcase, chains_follow_the_first_tokens);
     tcase_add_test(tcase, tenants_do_not_see_each_other);
-    tcase_add_test(tcase, many_tenants_keep_their_own);
+    tcase_add_test(tcase, tenants_with_equal_tokens_keep_their_own_lists);
     tcase_add_test(tcase, the_room_is_bounded);
     tcase_add_test(tcase, ids_that_are_no_tokens_are_ignored);
-    tcase_add_test(tcase, random_additions);
+    tcase_add_test(tcase, lists_equal_those_that_are_kept_plainly);
     tcase_add_test(tcase, impossible_sizes_are_refused);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

@@ -55,7 +55,7 @@ static int occurrences(uint64_t tenant, const int32_t *part, int n)
     return count;
 }
 
-/* Of part[n] with each of the tokens behind it the largest count. */
+/* Returns the largest count of part[n] with a token after it. */
 static int most_frequent(uint64_t tenant, int32_t *part, int n, int n_ids)
 {
     int most = 0;
@@ -89,7 +89,7 @@ static void check_found(const struct store_guesses *found, uint64_t tenant, cons
     }
 }
 
-/* Counts of the tokens behind part[n], the largest first; returns how many there are. */
+/* Counts the tokens after part[n], the largest first; returns how many there are. */
 static int count_next(uint64_t tenant, int32_t *part, int n, int n_ids, int *counts)
 {
     int n_next = 0;
@@ -217,7 +217,7 @@ START_TEST(a_place_lists_its_most_frequent_tokens)
 }
 END_TEST
 
-/* Of equally frequent tokens the one that was so first comes first. */
+/* The token that was so frequent first comes first of those that are equally frequent. */
 START_TEST(tokens_that_catch_up_come_second)
 {
     static const int32_t turns[] = {5, 6, 6, 5, 5}, first[] = {5, 5, 6, 6, 5};
@@ -297,7 +297,7 @@ START_TEST(the_last_half_is_kept)
 }
 END_TEST
 
-START_TEST(many_tenants_and_a_text_that_is_too_long)
+START_TEST(a_new_tenant_and_the_end_of_a_long_text_find_room)
 {
     struct store *s;
     struct store_guesses found;
@@ -370,7 +370,7 @@ static void expect_equal(const struct store *s, const struct store *other, const
 }
 
 /* A store that has forgotten many generations knows what a new one does that gets the texts of the
- * last two: long lives and short ones, which end with a text that needs the whole room. */
+ * last two: long generations and short ones, which end with a text that needs the whole room. */
 START_TEST(nothing_is_known_of_former_generations)
 {
     static struct generation_texts fresh, old;
@@ -403,10 +403,10 @@ START_TEST(nothing_is_known_of_former_generations)
 END_TEST
 
 /* Clearing or sweeping the table of so large a store at once would take longer. A table that is not
- * swept by and by has to be swept when the numbers of its lives are used up: at its seventh new
- * life, and then at every sixth. The two tables begin new lives by turns, so such pauses come back
- * after PERIOD turns. The shortest of the turns that are so far apart is what each takes without
- * disturbances. */
+ * swept by and by has to be swept when the numbers of its epochs are used up: at its seventh new
+ * epoch, and then at every sixth. The two tables begin new epochs by turns, so such pauses come
+ * back after PERIOD turns. The shortest of the turns that are so far apart is what each takes
+ * without disturbances. */
 START_TEST(a_new_generation_takes_no_pause)
 {
     enum { LARGE = 1 << 23, PERIOD = 12, PERIODS = 6, TURNS = PERIODS * PERIOD, PAUSE_US = 1000 };
@@ -477,7 +477,7 @@ int main(void)
     tcase_add_test(tests, tokens_that_catch_up_come_second);
     tcase_add_test(tests, the_longer_match_or_else_the_newer_is_found);
     tcase_add_test(tests, the_last_half_is_kept);
-    tcase_add_test(tests, many_tenants_and_a_text_that_is_too_long);
+    tcase_add_test(tests, a_new_tenant_and_the_end_of_a_long_text_find_room);
     tcase_add_test(tests, nothing_is_known_of_former_generations);
     tcase_add_test(tests, a_new_generation_takes_no_pause);
     tcase_add_test(tests, long_texts_stay_small_and_fast);

@@ -38,7 +38,7 @@ static int longest_match(const int32_t *text, int n)
     return longest;
 }
 
-/* Whether some occurrence of the last `length` tokens goes on like the copy. */
+/* True if some occurrence of the last `length` tokens goes on like the copy. */
 static bool goes_on(const int32_t *text, int n, int length, const int32_t *copy, int n_copied)
 {
     for (int end = 0; end < n - 1; end++) {
@@ -104,7 +104,7 @@ START_TEST(the_longest_match_is_found)
 END_TEST
 
 /* The end 9 1 2 has come before 4, its own end 1 2 before 3 and 4, and 2 before 3, 4 and 5. */
-START_TEST(others_came_behind_shorter_ends)
+START_TEST(other_tokens_came_after_shorter_ends)
 {
     static const int32_t text[] = {1, 2, 3, 9, 1, 2, 4, 9, 2, 5, 9, 1, 2};
     struct suffix *s;
@@ -122,8 +122,8 @@ START_TEST(others_came_behind_shorter_ends)
 }
 END_TEST
 
-/* Behind the end 1 2 3 4 5 came 10, and behind each shorter end of it another token. */
-START_TEST(others_are_looked_for_at_four_lengths)
+/* After the end 1 2 3 4 5 came 10, and after each shorter end of it another token. */
+START_TEST(other_tokens_are_looked_for_at_four_lengths)
 {
     static const int32_t text[] = {1, 2,  3, 4, 5,  10, 2,  3, 4, 5, 11, 3, 4,
                                    5, 12, 4, 5, 13, 5,  14, 1, 2, 3, 4,  5};
@@ -157,7 +157,7 @@ START_TEST(the_last_token_of_a_text_is_another_one)
 }
 END_TEST
 
-/* Another text, followed token by token: the longest end of it that stands in the text. */
+/* Another text, followed token by token: the longest end of it that the text contains. */
 START_TEST(another_text_is_followed)
 {
     int32_t both[2 * TEXT_MOST];
@@ -186,38 +186,38 @@ START_TEST(another_text_is_followed)
 }
 END_TEST
 
-/* Some tokens behind a text that does not have them yet: what is copied is how the longest end of
- * both went on somewhere in both. */
-START_TEST(what_comes_behind_followed_tokens_goes_on_with_them)
+/* Some tokens after a text that does not have them yet: the copy is how the longest end of both
+ * went on somewhere in both. */
+START_TEST(a_copy_after_followed_tokens_goes_on_with_them)
 {
     int32_t both[TEXT_MOST + COPY];
-    int n_copies = 0, n_behind_all = 0;
+    int n_copies = 0, n_after_all = 0;
     for (int t = 0; t < N_TEXTS; t++) {
         struct suffix *s;
-        int n = 1 + below(TEXT_MOST), n_behind = below(COPY), n_ids = 1 + below(4), longest = 0;
+        int n = 1 + below(TEXT_MOST), n_after = below(COPY), n_ids = 1 + below(4), longest = 0;
         int32_t copy[COPY];
         CHECK_OK(suffix_open(&s, &err));
-        for (int i = 0; i < n + n_behind; i++) {
+        for (int i = 0; i < n + n_after; i++) {
             both[i] = i < 6 || below(8) == 0 ? below(n_ids) : both[i - 5];
             if (i < n) CHECK_OK(suffix_add(s, both[i], &err));
         }
         struct suffix_place place = suffix_end(s);
-        for (int i = 0; i < n_behind; i++) {
+        for (int i = 0; i < n_after; i++) {
             suffix_follow(s, &place, both[n + i]);
         }
-        for (int end = 0; end < n - (n_behind == 0 ? 1 : 0); end++) {
-            int length = match_at(both, n + n_behind, end);
+        for (int end = 0; end < n - (n_after == 0 ? 1 : 0); end++) {
+            int length = match_at(both, n + n_after, end);
             if (length > longest) longest = length;
         }
         ck_assert_int_eq(place.length, longest);
-        int n_copied = suffix_copy_behind(s, &place, both + n, n_behind, copy, COPY);
+        int n_copied = suffix_copy_behind(s, &place, both + n, n_after, copy, COPY);
         ck_assert_int_eq(n_copied, longest > 0 ? COPY : 0);
-        if (n_copied) ck_assert(goes_on(both, n + n_behind, longest, copy, n_copied));
+        if (n_copied) ck_assert(goes_on(both, n + n_after, longest, copy, n_copied));
         n_copies += n_copied > 0 ? 1 : 0;
-        n_behind_all += n_copied > 0 && n_behind > 0 ? 1 : 0;
+        n_after_all += n_copied > 0 && n_after > 0 ? 1 : 0;
         suffix_close(s);
     }
-    ck_assert(n_copies > N_TEXTS / 2 && n_behind_all > N_TEXTS / 4);
+    ck_assert(n_copies > N_TEXTS / 2 && n_after_all > N_TEXTS / 4);
 }
 END_TEST
 
@@ -250,8 +250,8 @@ START_TEST(nothing_goes_beyond_the_end_of_a_text)
 }
 END_TEST
 
-/* "b" and "a b" end at the same places until "b" stands somewhere else. A place from before then
- * must not be taken for the longer one. */
+/* "b" and "a b" end at the same places until "b" comes elsewhere. A place from before then must not
+ * be taken for the longer one. */
 START_TEST(a_place_stays_right_while_the_text_grows)
 {
     static const int32_t first[] = {7, 1, 2}, second[] = {8, 1, 2, 3};
@@ -295,11 +295,11 @@ int main(void)
     Suite *suite = suite_create("suffix");
     TCase *tests = tcase_create("suffix");
     tcase_add_test(tests, the_longest_match_is_found);
-    tcase_add_test(tests, others_came_behind_shorter_ends);
-    tcase_add_test(tests, others_are_looked_for_at_four_lengths);
+    tcase_add_test(tests, other_tokens_came_after_shorter_ends);
+    tcase_add_test(tests, other_tokens_are_looked_for_at_four_lengths);
     tcase_add_test(tests, the_last_token_of_a_text_is_another_one);
     tcase_add_test(tests, another_text_is_followed);
-    tcase_add_test(tests, what_comes_behind_followed_tokens_goes_on_with_them);
+    tcase_add_test(tests, a_copy_after_followed_tokens_goes_on_with_them);
     tcase_add_test(tests, nothing_goes_beyond_the_end_of_a_text);
     tcase_add_test(tests, a_place_stays_right_while_the_text_grows);
     tcase_add_test(tests, long_texts_stay_small);

@@ -27,7 +27,7 @@ static struct agree_sums measure(const char *target, const char *draft, uint64_t
     return sums;
 }
 
-/* The pair of shape (its options behind it), e.g. "tiny,layers=6", with a core of n layers. */
+/* The pair of shape (with its options), e.g. "tiny,layers=6", with a core of n layers. */
 static struct agree_sums measure_wish(const char *shape, int core, double wished, int seed)
 {
     char target[NAME_BYTES], draft[NAME_BYTES + 16];

@@ -116,7 +116,7 @@ static const char *const models[] = {TALES "target", GOLDEN "/qwen2_bias",
                                      GOLDEN "/qwen3_norm_bias", GOLDEN "/llama_untied"};
 enum { N_MODELS = sizeof models / sizeof *models };
 
-START_TEST(ranks_threads_and_forms_do_not_count)
+START_TEST(the_fingerprint_does_not_depend_on_ranks_threads_and_forms)
 {
     for (size_t i = 0; i < N_MODELS; i++) {
         struct checkpoint *ck;
@@ -201,7 +201,7 @@ static void flip_bits(enum weight_form form, const char *weights)
     ck_assert_uint_eq(fingerprint(work, 1, weights, 1), all);
 }
 
-START_TEST(any_bit_counts)
+START_TEST(every_changed_bit_changes_the_fingerprint)
 {
     flip_bits(WEIGHTS_BF16, "bf16");
 }
@@ -292,10 +292,10 @@ int main(void)
     TCase *cases = tcase_create("digest");
     tcase_set_timeout(cases, 100);
     tcase_add_checked_fixture(cases, make_work, remove_work);
-    tcase_add_test(cases, ranks_threads_and_forms_do_not_count);
+    tcase_add_test(cases, the_fingerprint_does_not_depend_on_ranks_threads_and_forms);
     tcase_add_test(cases, a_copy_of_a_model_has_its_fingerprint);
     tcase_add_test(cases, zeros_between_the_samples_are_noticed);
-    tcase_add_test(cases, any_bit_counts);
+    tcase_add_test(cases, every_changed_bit_changes_the_fingerprint);
     tcase_add_test(cases, synthetic_models_differ_by_name);
     tcase_add_test(cases, a_witness_finds_the_tensor_that_differs);
     tcase_add_test(cases, ranks_that_hold_the_same_part_are_compared);

@@ -6,7 +6,7 @@
 
 #define TINY "synthetic:tiny,seed=7,vocab=100"
 
-START_TEST(trees_at_every_place_in_a_block)
+START_TEST(a_tree_equals_its_paths_at_every_place_in_a_block)
 {
     struct rig rig;
     rig_open(&rig, TINY, 1, "auto", 1);
@@ -19,7 +19,7 @@ START_TEST(trees_at_every_place_in_a_block)
 END_TEST
 
 /* The step feeds committed tokens too: as many as a block has, or a whole prompt. */
-START_TEST(trees_behind_committed_tokens_of_the_step)
+START_TEST(a_tree_equals_its_paths_after_committed_tokens_of_the_step)
 {
     static const int fed[] = {2, 5, 15, 16, 17, N_TOKENS};
     struct rig rig;
@@ -35,7 +35,7 @@ START_TEST(trees_behind_committed_tokens_of_the_step)
 END_TEST
 
 /* Around position 256, where an attention partition ends. */
-START_TEST(trees_across_partitions)
+START_TEST(a_tree_equals_its_paths_across_partitions)
 {
     static const int places[] = {241, 249, 255, 256, 258, 263};
     struct rig rig;
@@ -61,7 +61,7 @@ static const struct {
             {GOLDEN "mistral_slides", "bf16", 1, 2}};
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
-START_TEST(trees_in_every_way)
+START_TEST(a_tree_equals_its_paths_on_all_ranks_kernels_and_weights)
 {
     rig_weights = ways[_i].weights;
     for (int k = 0; kernels_name(k); k++) {
@@ -80,8 +80,8 @@ START_TEST(trees_in_every_way)
 END_TEST
 
 /* Two trees and a chain in one step: the rows of each tree are those that it has in a step of its
- * own. The second tree's text lies in blocks[3], and its tails behind those of the first. */
-START_TEST(two_trees_in_one_step)
+ * own. The second tree's text lies in blocks[3], and its tails after those of the first. */
+START_TEST(two_trees_in_one_step_leave_each_others_rows_alone)
 {
     static struct planted p[2];
     struct rig rig;
@@ -120,7 +120,7 @@ END_TEST
 
 /* Steps of one size three times, so that the last one is replayed from a recording where the device
  * records. The emulation is slow. */
-START_TEST(trees_on_a_device)
+START_TEST(a_tree_equals_its_paths_on_a_device)
 {
     static const int places[] = {14, 13, 31};
     struct rig rig;
@@ -142,17 +142,19 @@ int main(void)
     tcase_set_timeout(tcase, 120);
 #ifdef __aarch64__
     /* Where it is emulated all of it would take many minutes. */
-    tcase_add_loop_test(tcase, two_trees_in_one_step, 2, 5);
+    tcase_add_loop_test(tcase, two_trees_in_one_step_leave_each_others_rows_alone, 2, 5);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 #endif
-    tcase_add_loop_test(tcase, trees_on_a_device, 0, N_SHAPES);
-    tcase_add_loop_test(tcase, two_trees_in_one_step, 0, N_SHAPES);
+    tcase_add_loop_test(tcase, a_tree_equals_its_paths_on_a_device, 0, N_SHAPES);
+    tcase_add_loop_test(tcase, two_trees_in_one_step_leave_each_others_rows_alone, 0, N_SHAPES);
     if (!is_on_device) {
-        tcase_add_loop_test(tcase, trees_at_every_place_in_a_block, 0, N_SHAPES);
-        tcase_add_loop_test(tcase, trees_behind_committed_tokens_of_the_step, 0, N_SHAPES);
-        tcase_add_loop_test(tcase, trees_across_partitions, 0, N_SHAPES);
-        tcase_add_loop_test(tcase, trees_in_every_way, 0, N_WAYS);
+        tcase_add_loop_test(tcase, a_tree_equals_its_paths_at_every_place_in_a_block, 0, N_SHAPES);
+        tcase_add_loop_test(tcase, a_tree_equals_its_paths_after_committed_tokens_of_the_step, 0,
+                            N_SHAPES);
+        tcase_add_loop_test(tcase, a_tree_equals_its_paths_across_partitions, 0, N_SHAPES);
+        tcase_add_loop_test(tcase, a_tree_equals_its_paths_on_all_ranks_kernels_and_weights, 0,
+                            N_WAYS);
     }
     suite_add_tcase(suite, tcase);
     return check_main(suite);

@@ -2,7 +2,7 @@
 /* One arithmetic in models whose layers, all or some, have sliding windows: the logits are
  * bit-identical however tokens are cut into steps, on any number of ranks and threads, with any
  * variant of the kernels, beside other lanes and in trees, before the window's edge, across it and
- * far behind it. Blocks that no row sees any more are not read. */
+ * far after it. Blocks that no row sees any more are not read. */
 #include "tests/support/tree_feed.h"
 
 static const struct {
@@ -25,7 +25,7 @@ static bool is_on_device(void)
     return getenv("OUTRIDER_TEST_DEVICE") != NULL;
 }
 
-START_TEST(windows_give_equal_bits_in_all_ways)
+START_TEST(windows_give_equal_bits_on_all_ranks_and_kernels)
 {
     const char *model = models[_i].model;
     float *want = reference(model, N_TOKENS);
@@ -102,9 +102,9 @@ START_TEST(blocks_before_the_window_are_not_read)
 }
 END_TEST
 
-/* Trees whose paths begin before the window's edge, at it and behind it, and around position 256,
+/* Trees whose paths begin before the window's edge, at it and after it, and around position 256,
  * where an attention partition ends. */
-START_TEST(trees_see_through_the_window)
+START_TEST(a_tree_equals_its_paths_at_the_windows_edge)
 {
     static const int places[] = {3, 7, 8, 9, 16, 17, 31, 33, 40, 100, 101, 249, 256, 263};
     int n_places = (int)(sizeof places / sizeof *places);
@@ -148,10 +148,10 @@ int main(void)
     Suite *suite = suite_create("forward_window");
     TCase *tcase = tcase_create("windows");
     tcase_set_timeout(tcase, 300);
-    tcase_add_loop_test(tcase, windows_give_equal_bits_in_all_ways, 0, N_WINDOWED);
+    tcase_add_loop_test(tcase, windows_give_equal_bits_on_all_ranks_and_kernels, 0, N_WINDOWED);
     tcase_add_loop_test(tcase, a_lane_among_others_gives_equal_bits, 0, N_WINDOWED);
     tcase_add_loop_test(tcase, blocks_before_the_window_are_not_read, 0, N_WINDOWED);
-    tcase_add_loop_test(tcase, trees_see_through_the_window, 0, N_WINDOWED);
+    tcase_add_loop_test(tcase, a_tree_equals_its_paths_at_the_windows_edge, 0, N_WINDOWED);
     if (!is_on_device()) {
         tcase_add_loop_test(tcase, rejected_guesses_leave_no_trace, 0, N_WINDOWED);
     }

@@ -89,7 +89,7 @@ static void check_alike(const char *left, const char *right, const struct kind *
 
 static const char *const forms[] = {"bf16", "int8", "int4"};
 
-START_TEST(all_layers_are_the_model)
+START_TEST(a_list_of_all_layers_is_the_whole_model)
 {
     const struct kind kind = {.weights = forms[_i]};
     check_alike(TALES, TALES ",layers=all", &kind, true);
@@ -183,7 +183,7 @@ int main(void)
     Suite *suite = suite_create("layers_model");
     TCase *tcase = tcase_create("logits");
     tcase_set_timeout(tcase, 100);
-    tcase_add_loop_test(tcase, all_layers_are_the_model, 0, 3);
+    tcase_add_loop_test(tcase, a_list_of_all_layers_is_the_whole_model, 0, 3);
     tcase_add_loop_test(tcase, the_core_of_a_synthetic_target_is_its_draft, 0, 3);
     tcase_add_test(tcase, a_head_of_few_tokens_fits_chosen_layers);
     tcase_add_test(tcase, layers_of_a_loaded_model_are_those_that_are_read);

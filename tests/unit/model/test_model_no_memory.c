@@ -14,8 +14,8 @@
 
 enum { N_TOKENS = 5, N_BLOCKS = 4, N_BEST = 8, ARENA_BYTES = 1 << 16 };
 
-/* What a trial opens, and the best ids of its first time: where a trial does without an allocation,
- * they must be the same. */
+/* The files that a trial opens, and the best ids of its first time: where a trial does without an
+ * allocation, they must be the same. */
 struct subject {
     const char *name, *weights, *pack_cache;
     bool has_head;   /* of some tokens only */

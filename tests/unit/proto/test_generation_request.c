@@ -184,7 +184,7 @@ START_TEST(absent_fields_have_defaults)
 }
 END_TEST
 
-/* What is open stays open on the wire; a model's defaults count only there. */
+/* Open fields stay open on the wire; a model's defaults count only there. */
 START_TEST(open_sampling_is_settled_by_defaults)
 {
     const struct sampling_defaults defaults = {
@@ -289,7 +289,7 @@ START_TEST(request_bytes_equal_those_of_another_protobuf)
 }
 END_TEST
 
-/* The same for the fields that many sequences need. */
+/* As golden_request, with the fields that few requests need. */
 static const char golden_edits[] =
     "12030a0107220a0d0000803f1d0000803f2a0048025000580160036d0000a03f75000000c07d0000003f8201"
     "090880e807150000c03f820107082a150000c8c28a01050a0305ac028a01030a010992010402f0a204980102"

@@ -87,7 +87,7 @@ START_TEST(outlier_is_forgotten)
 }
 END_TEST
 
-START_TEST(option_is_the_most_even_below_the_floor)
+START_TEST(the_limit_never_exceeds_the_option)
 {
     step_limit_init(&limit, 2 * S);
     ck_assert_int_eq(limit_of(2, 100), 2 * S);
@@ -124,7 +124,7 @@ int main(void)
     tcase_add_test(cases, larger_steps_are_judged_in_proportion_to_smaller_ones);
     tcase_add_test(cases, long_texts_may_take_longer_in_proportion);
     tcase_add_test(cases, outlier_is_forgotten);
-    tcase_add_test(cases, option_is_the_most_even_below_the_floor);
+    tcase_add_test(cases, the_limit_never_exceeds_the_option);
     tcase_add_test(cases, work_counts_tokens_rows_and_positions);
     suite_add_tcase(suite, cases);
     return check_main(suite);

@@ -68,7 +68,7 @@ static struct step_row *rows_sample(int n_rows, int n_tokens)
     return rows;
 }
 
-/* The last guesses of the lane become a tree: behind each comes a child, or a sibling of one of its
+/* The last guesses of the lane become a tree: after each comes a child, or a sibling of one of its
  * ancestors. */
 static void tree_sample(struct step_lane *lane)
 {

@@ -1,4 +1,4 @@
-/* What a target's folder says beside its weights, on the wire. */
+/* The conventions in a target's folder, beside its weights, on the wire. */
 /* ctest: labels=quick libs=proto timeout=60 */
 #include <math.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static struct target_conventions exchanged(const struct target_conventions *sent
     return got;
 }
 
-START_TEST(everything_arrives)
+START_TEST(conventions_round_trip_keeps_every_field)
 {
     const struct special_text special[] = {{"bos_token", "<s>"}, {"eos_token", "\xc3\xa4"}};
     const struct target_conventions sent = {.template_file = "folder/chat_template.jinja",
@@ -65,7 +65,7 @@ START_TEST(everything_arrives)
 }
 END_TEST
 
-START_TEST(what_a_folder_does_not_say_stays_open)
+START_TEST(fields_that_a_folder_lacks_stay_open)
 {
     struct target_conventions got = exchanged(&nothing);
     ck_assert_str_eq(got.template_file, "");
@@ -85,7 +85,7 @@ static void check_refused(const struct target_conventions *sent, const char *tex
     CHECK_ERR(target_conventions_decode(buf.data, buf.len, &arena, &got, &err), ERR_FORMAT, text);
 }
 
-START_TEST(what_makes_no_sense_is_refused)
+START_TEST(values_out_of_range_are_refused)
 {
     static char text[WIRE_TEMPLATE_BYTES_MAX + 1];
     static struct special_text many[WIRE_SPECIAL_TEXTS_MAX + 1];
@@ -129,9 +129,9 @@ int main(void)
     Suite *suite = suite_create("wire_conventions");
     TCase *tests = tcase_create("wire_conventions");
     tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, everything_arrives);
-    tcase_add_test(tests, what_a_folder_does_not_say_stays_open);
-    tcase_add_test(tests, what_makes_no_sense_is_refused);
+    tcase_add_test(tests, conventions_round_trip_keeps_every_field);
+    tcase_add_test(tests, fields_that_a_folder_lacks_stay_open);
+    tcase_add_test(tests, values_out_of_range_are_refused);
     tcase_add_test(tests, every_prefix_is_safe);
     suite_add_tcase(suite, tests);
     return check_main(suite);

@@ -48,7 +48,7 @@ static void leave(int n)
         close(strangers[i]);
 }
 
-/* Whether the server closes it. It sends its settings first. */
+/* True if the server closes the connection. It sends its settings first. */
 static bool ends(int fd, int ms)
 {
     char bytes[256];

@@ -85,7 +85,7 @@ START_TEST(method_that_is_not_there_is_denied_to_strangers_too)
 }
 END_TEST
 
-START_TEST(public_service_asks_nobody)
+START_TEST(a_public_service_needs_no_key)
 {
     struct buffer request = {0}, reply = {0};
     open_guarded();
@@ -125,7 +125,7 @@ int main(void)
     tcase_add_test(guard, key_of_a_client_comes_with_every_call);
     tcase_add_test(guard, call_that_the_guard_refuses_reaches_no_handler);
     tcase_add_test(guard, method_that_is_not_there_is_denied_to_strangers_too);
-    tcase_add_test(guard, public_service_asks_nobody);
+    tcase_add_test(guard, a_public_service_needs_no_key);
     tcase_add_test(guard, stream_holds_its_caller_until_it_is_over);
     suite_add_tcase(suite, guard);
     return check_main(suite);

@@ -156,7 +156,7 @@ static void expect_done(struct rpc_stream *stream)
     ck_assert_uint_eq(len, 4);
 }
 
-START_TEST(short_works_are_read_where_they_are_done)
+START_TEST(short_works_are_read_by_the_thread_that_does_them)
 {
     enum { ROUNDS = 500 };
     struct rpc_stream *stream = open_work();
@@ -171,8 +171,8 @@ START_TEST(short_works_are_read_where_they_are_done)
 }
 END_TEST
 
-/* Whether the network thread was polling, in a short sleep, or in a long one. */
-START_TEST(others_are_answered_during_a_long_work)
+/* The network thread was polling, in a short sleep, or in a long one. */
+START_TEST(other_calls_are_answered_during_a_long_work)
 {
     static const int idle_ms[] = {0, 30, 1300};
     struct rpc_stream *stream = open_work();
@@ -213,7 +213,7 @@ START_TEST(no_call_is_lost_between_the_threads)
 }
 END_TEST
 
-START_TEST(an_idle_waiter_answers_too)
+START_TEST(a_waiter_without_work_answers_other_calls)
 {
     for (int i = 0; i < 3; i++) {
         expect_echo();
@@ -239,7 +239,7 @@ END_TEST
 
 /* The event that ends the network thread's turn brings work. No other event follows, so the work is
  * noticed either at once or only at the next look. */
-START_TEST(work_that_ends_the_other_turn_is_not_left_lying)
+START_TEST(work_that_ends_the_network_threads_turn_is_noticed_at_once)
 {
     int64_t least_us = INT64_MAX;
     for (int i = 0; i < 10; i++) {
@@ -270,12 +270,12 @@ int main(void)
     TCase *tcase = tcase_create("wait");
     tcase_set_timeout(tcase, 280);
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, short_works_are_read_where_they_are_done);
-    tcase_add_loop_test(tcase, others_are_answered_during_a_long_work, 0, 3);
+    tcase_add_test(tcase, short_works_are_read_by_the_thread_that_does_them);
+    tcase_add_loop_test(tcase, other_calls_are_answered_during_a_long_work, 0, 3);
     tcase_add_test(tcase, no_call_is_lost_between_the_threads);
-    tcase_add_test(tcase, an_idle_waiter_answers_too);
+    tcase_add_test(tcase, a_waiter_without_work_answers_other_calls);
     tcase_add_test(tcase, a_client_that_leaves_is_forgotten);
-    tcase_add_test(tcase, work_that_ends_the_other_turn_is_not_left_lying);
+    tcase_add_test(tcase, work_that_ends_the_network_threads_turn_is_noticed_at_once);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -34,7 +34,7 @@ START_TEST(place_is_that_of_the_pod_and_the_lead_has_our_port)
 }
 END_TEST
 
-START_TEST(what_is_missing_or_makes_no_sense_is_named)
+START_TEST(missing_and_wrong_variables_are_named)
 {
     const struct {
         const char *index, *size, *leader, *text;
@@ -75,7 +75,7 @@ int main(void)
     Suite *suite = suite_create("lws");
     TCase *cases = tcase_create("lws");
     tcase_add_test(cases, place_is_that_of_the_pod_and_the_lead_has_our_port);
-    tcase_add_test(cases, what_is_missing_or_makes_no_sense_is_named);
+    tcase_add_test(cases, missing_and_wrong_variables_are_named);
     tcase_add_test(cases, ranks_in_other_pods_need_a_port);
     suite_add_tcase(suite, cases);
     return check_main(suite);

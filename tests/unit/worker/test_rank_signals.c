@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=worker timeout=60 */
-/* What a rank's page says after steps, further questions, refusals and a new stream. */
+/* A rank's page after steps, further questions, refusals and a new stream. */
 #include "worker/rank_signals.h"
 
 #include <stdio.h>

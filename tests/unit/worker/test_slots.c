@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=worker timeout=60 */
-/* What a rank asks of a lane's blocks where every layer has a window: KV as far back as the lane's
- * rows see, and nothing of the blocks before. */
+/* Checks of a lane's blocks where every layer has a window: KV as far back as the lane's rows see,
+ * and nothing of the blocks before. */
 #include "worker/slots.h"
 
 #include "tests/support/check_util.h"
@@ -35,7 +35,7 @@ static bool feed(int slot, int first, int end, const int32_t *blocks, int n)
     return is_good;
 }
 
-/* Two guesses side by side behind one committed token; the second has a tail of one block. */
+/* Two guesses side by side after one committed token; the second has a tail of one block. */
 static bool feed_tree(int slot, int position, int32_t tail)
 {
     static const int32_t parents[] = {-1, -1};

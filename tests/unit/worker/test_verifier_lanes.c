@@ -105,7 +105,7 @@ START_TEST(positions_that_nobody_has_written_cannot_be_read)
     tell(&lane, 1, 6, LONG, 5, 8);
     ck_assert_int_eq(run_lanes(&group, &(struct story_lane *){&lane}, 1, row), 0);
     expect_refused(&group, 0, "position 6 leaves a gap after the 5 known positions");
-    /* A block that was never used, behind one that is full. */
+    /* A block that was never used, after one that is full. */
     tell(&lane, 1, 17, LONG, 11, 8);
     ck_assert_int_eq(run_lanes(&group, &(struct story_lane *){&lane}, 1, row), 0);
     expect_refused(&group, 0, "position 17 leaves a gap after the 16 known positions");
@@ -242,7 +242,7 @@ START_TEST(a_bad_lane_of_three_leaves_the_others_rows_alone)
 END_TEST
 
 /* Further values of a step in which a lane was refused are found by the step's own lane numbers. */
-START_TEST(more_of_a_row_behind_a_refused_lane_is_the_right_row)
+START_TEST(more_of_a_row_after_a_refused_lane_is_the_right_row)
 {
     static float rows[2 * VOCAB];
     struct group group;
@@ -279,7 +279,7 @@ int main(void)
     tcase_add_loop_test(tcase, of_two_lanes_that_write_to_one_block_the_second_is_refused, 1, 3);
     tcase_add_test(tcase, a_slot_that_occurs_twice_and_a_step_that_is_full_refuse_the_later_lane);
     tcase_add_loop_test(tcase, a_bad_lane_of_three_leaves_the_others_rows_alone, 0, 2 * N_SPOILS);
-    tcase_add_test(tcase, more_of_a_row_behind_a_refused_lane_is_the_right_row);
+    tcase_add_test(tcase, more_of_a_row_after_a_refused_lane_is_the_right_row);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -24,7 +24,7 @@ static void ask(int index, int n)
     lane.rows = rows;
 }
 
-/* The step that feeds the last committed token with the tree behind it. */
+/* The step that feeds the last committed token with the tree after it. */
 static void ask_tree(void)
 {
     lane = (struct step_lane){.slot = 1,
@@ -106,8 +106,8 @@ START_TEST(rows_are_those_of_the_paths_as_chains)
 END_TEST
 
 /* Path 1 is accepted: its tail takes the place of block 0 of the table, and the next lane begins
- * behind it. Its block holds no more than the path has written. */
-START_TEST(an_accepted_path_is_gone_on_with)
+ * after it. Its block holds no more than the path has written. */
+START_TEST(an_accepted_path_can_be_continued)
 {
     static const int32_t spare[] = {1, 2};
     static float ignored[ROWS * VOCAB], want[VOCAB], got[VOCAB];
@@ -134,7 +134,7 @@ START_TEST(an_accepted_path_is_gone_on_with)
     feed(&group, 2, tokens, COMMITTED + 4, spare, 1, want);
     check_row(want, got, 0);
     group_close(&group);
-    /* Path 2 has only one guess, so two positions behind it nobody has written what is read. */
+    /* Path 2 has only one guess, so two positions after it nobody has written what is read. */
     open_with_text(&group, _i);
     ck_assert_int_eq(run(&group, ignored), ROWS);
     const int32_t shorter[] = {tails[1], table[1]};
@@ -258,7 +258,7 @@ int main(void)
     TCase *tcase = tcase_create("ranks as threads");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, rows_are_those_of_the_paths_as_chains, 1, 3);
-    tcase_add_loop_test(tcase, an_accepted_path_is_gone_on_with, 1, 3);
+    tcase_add_loop_test(tcase, an_accepted_path_can_be_continued, 1, 3);
     tcase_add_loop_test(tcase, a_bad_tree_is_refused_and_changes_nothing, 0, N_SPOILS);
     tcase_add_test(tcase, two_lanes_may_not_write_to_one_tail);
     suite_add_tcase(suite, tcase);

@@ -133,7 +133,7 @@ static void define(int pos, int head, double out[WIDTH])
 static const int windows[] = {0, 1, 2, 8, 16, 17, 100, 255, 256, 257, 300, 512, POSITIONS};
 enum { N_WINDOWS = sizeof windows / sizeof *windows, N_CHUNKS = 5 };
 
-START_TEST(attention_is_what_its_definition_says)
+START_TEST(attention_equals_its_definition)
 {
     uint16_t *out = new_out();
     window = windows[_i];
@@ -176,14 +176,14 @@ static void check_no_effect(int way)
     free(got);
 }
 
-START_TEST(what_follows_a_position_has_no_effect)
+START_TEST(later_positions_have_no_effect)
 {
     window = 0;
     check_no_effect(_i);
 }
 END_TEST
 
-START_TEST(what_is_before_the_window_has_no_effect)
+START_TEST(positions_before_the_window_have_no_effect)
 {
     window = windows[1 + _i];
     check_no_effect(_i);
@@ -192,7 +192,7 @@ START_TEST(what_is_before_the_window_has_no_effect)
 END_TEST
 
 /* A lane with NaN in its own rows, before and after the lane of interest. */
-START_TEST(a_lane_of_nan_stays_alone)
+START_TEST(a_lane_of_nan_changes_no_other_lane)
 {
     enum { N = 21 };
     static float work[2 * N][QKV_DIM];
@@ -230,13 +230,13 @@ int main(void)
     tcase_set_timeout(two_hops, 280);
     tcase_add_checked_fixture(one_hop, setup_one_hop, NULL);
     tcase_add_checked_fixture(two_hops, setup_two_hops, NULL);
-    tcase_add_loop_test(one_hop, attention_is_what_its_definition_says, 0, N_WINDOWS);
-    tcase_add_loop_test(one_hop, what_follows_a_position_has_no_effect, 0, N_CHUNKS);
-    tcase_add_loop_test(one_hop, what_is_before_the_window_has_no_effect, 0, N_WINDOWS - 1);
-    tcase_add_loop_test(two_hops, attention_is_what_its_definition_says, 0, N_WINDOWS);
-    tcase_add_loop_test(two_hops, what_follows_a_position_has_no_effect, 0, N_CHUNKS);
-    tcase_add_loop_test(two_hops, what_is_before_the_window_has_no_effect, 0, N_WINDOWS - 1);
-    tcase_add_test(two_hops, a_lane_of_nan_stays_alone);
+    tcase_add_loop_test(one_hop, attention_equals_its_definition, 0, N_WINDOWS);
+    tcase_add_loop_test(one_hop, later_positions_have_no_effect, 0, N_CHUNKS);
+    tcase_add_loop_test(one_hop, positions_before_the_window_have_no_effect, 0, N_WINDOWS - 1);
+    tcase_add_loop_test(two_hops, attention_equals_its_definition, 0, N_WINDOWS);
+    tcase_add_loop_test(two_hops, later_positions_have_no_effect, 0, N_CHUNKS);
+    tcase_add_loop_test(two_hops, positions_before_the_window_have_no_effect, 0, N_WINDOWS - 1);
+    tcase_add_test(two_hops, a_lane_of_nan_changes_no_other_lane);
     suite_add_tcase(suite, one_hop);
     suite_add_tcase(suite, two_hops);
     return check_main(suite);

@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=model timeout=60 */
-/* What the host decides about a step on a device: the sizes it is padded to, where each input
+/* The decisions of the host about a step on a device: the sizes it is padded to, where each input
  * lies, and what is written there. Needs no GPU. */
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static void fill(void)
     }
 }
 
-START_TEST(padded_sizes)
+START_TEST(padded_sizes_grow_with_the_rows)
 {
     int last = 0;
     for (int n = 1; n <= 8192; n++) {
@@ -71,7 +71,7 @@ START_TEST(padded_sizes)
 END_TEST
 
 /* The parts in order: none overlaps the next, each is aligned. */
-START_TEST(places)
+START_TEST(inputs_do_not_overlap_and_are_aligned)
 {
     const struct attention_lane lanes[] = {{0, 5, 300, tables[0], NULL},
                                            {5, 1, 0, tables[1], NULL}};
@@ -104,7 +104,7 @@ END_TEST
 
 /* A recording made for one step must find every input of another step of the same size in the same
  * place; only the block tables may be longer or shorter. */
-START_TEST(same_size_same_places)
+START_TEST(steps_of_one_size_have_their_inputs_in_the_same_places)
 {
     const struct attention_lane a[] = {{0, 17, 600, tables[0], NULL}};
     const struct attention_lane b[] = {{0, 9, 513, tables[0], NULL}, {9, 9, 3, tables[1], NULL}};
@@ -122,7 +122,7 @@ START_TEST(same_size_same_places)
 }
 END_TEST
 
-START_TEST(what_is_written)
+START_TEST(inputs_hold_the_rows_tiles_and_blocks_of_the_lanes)
 {
     const struct attention_lane lanes[] = {
         {0, 9, 100, tables[0], NULL}, {9, 1, 31, tables[1], NULL}, {10, 3, 16, tables[2], NULL}};
@@ -175,7 +175,7 @@ START_TEST(what_is_written)
 }
 END_TEST
 
-/* A tree's paths become lanes one behind the other, and its guesses are stored in all lanes from
+/* A tree's paths become lanes one after the other, and its guesses are stored in all lanes from
  * their own to the end of their subtree. */
 START_TEST(the_paths_of_a_tree_are_lanes)
 {
@@ -241,10 +241,10 @@ int main(void)
 {
     Suite *suite = suite_create("cuda_step_plan");
     TCase *tc = tcase_create("plan");
-    tcase_add_test(tc, padded_sizes);
-    tcase_add_test(tc, places);
-    tcase_add_test(tc, same_size_same_places);
-    tcase_add_test(tc, what_is_written);
+    tcase_add_test(tc, padded_sizes_grow_with_the_rows);
+    tcase_add_test(tc, inputs_do_not_overlap_and_are_aligned);
+    tcase_add_test(tc, steps_of_one_size_have_their_inputs_in_the_same_places);
+    tcase_add_test(tc, inputs_hold_the_rows_tiles_and_blocks_of_the_lanes);
     tcase_add_test(tc, the_paths_of_a_tree_are_lanes);
     tcase_add_test(tc, a_synthetic_table_is_left_to_the_device);
     suite_add_tcase(suite, tc);

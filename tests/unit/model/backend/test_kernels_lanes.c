@@ -103,7 +103,7 @@ START_TEST(exp_sum_of_masked_positions_is_zero)
 }
 END_TEST
 
-START_TEST(max_passes_over_what_is_no_number)
+START_TEST(max_ignores_nan)
 {
     float s[N_MAX];
     for (int round = 0; round < 200; round++) {
@@ -316,7 +316,7 @@ START_TEST(weighted_sum_variants_agree_and_are_near_double)
 END_TEST
 
 /* Denormals are flushed in the chains only, not after them. */
-START_TEST(denormals_live_on_after_a_kernel)
+START_TEST(kernels_leave_the_callers_denormals_on)
 {
     uint16_t w[32] = {0};
     float acc[16] = {0};
@@ -337,13 +337,13 @@ int main(void)
     tcase_add_test(tests, exp_edges_are_num_exp);
     tcase_add_test(tests, exp_sum_adds_16_lanes_by_the_fixed_tree);
     tcase_add_test(tests, exp_sum_of_masked_positions_is_zero);
-    tcase_add_test(tests, max_passes_over_what_is_no_number);
+    tcase_add_test(tests, max_ignores_nan);
     tcase_add_test(tests, rmsnorm_variants_agree_and_are_near_double);
     tcase_add_test(tests, rmsnorm_head_variants_agree_and_are_near_double);
     tcase_add_test(tests, swiglu_of_every_variant_is_the_scalar_definition);
     tcase_add_test(tests, scores_variants_agree_and_are_near_double);
     tcase_add_test(tests, weighted_sum_variants_agree_and_are_near_double);
-    tcase_add_test(tests, denormals_live_on_after_a_kernel);
+    tcase_add_test(tests, kernels_leave_the_callers_denormals_on);
     suite_add_tcase(suite, tests);
     return check_main(suite);
 }

@@ -20,7 +20,7 @@ enum { N_TOKENS = 8, N_BEST = 24, PATH_BYTES = 512, COPY_BYTES = 1 << 16 };
 static const char synthetic[] = "synthetic:tiny,seed=3";
 static char folder[64]; /* of each test, emptied after it */
 
-/* What a start computes and reports: the best logits after some tokens, and the report. */
+/* Results of a start: the best logits after some tokens, and the report. */
 struct start {
     struct select_item best[N_BEST];
     int n_best;

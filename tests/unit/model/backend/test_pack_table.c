@@ -105,7 +105,7 @@ static const struct {
     {HEAD_BYTES + 2 * ENTRY_BYTES + 24, PACK_ALIGN + 1, 8, "matrix 2"},
 };
 
-START_TEST(table_refuses_lies_that_are_well_signed)
+START_TEST(table_refuses_wrong_fields_with_a_right_checksum)
 {
     struct error err;
     struct pack_table table;
@@ -141,7 +141,7 @@ int main(void)
     tcase_add_test(cases, table_comes_back_as_it_was_written);
     tcase_add_test(cases, table_refuses_every_length_but_its_own);
     tcase_add_test(cases, table_refuses_any_changed_bit_of_its_head);
-    tcase_add_test(cases, table_refuses_lies_that_are_well_signed);
+    tcase_add_test(cases, table_refuses_wrong_fields_with_a_right_checksum);
     tcase_add_test(cases, table_without_matrices_is_a_table);
     suite_add_tcase(suite, cases);
     return check_main(suite);

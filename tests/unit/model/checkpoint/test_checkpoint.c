@@ -228,13 +228,13 @@ START_TEST(every_dtype_reads_as_the_same_numbers)
 }
 END_TEST
 
-START_TEST(the_way_of_storing_does_not_count)
+START_TEST(equal_tensors_in_other_files_have_the_same_fingerprint)
 {
     struct checkpoint *ck;
     CHECK_OK(checkpoint_open(&ck, GOLDEN "llama_untied", &err));
     uint64_t wanted = checkpoint_fingerprint(ck);
     checkpoint_close(ck);
-    /* The same tensors in one file and, by an index, in two. */
+    /* Equal tensors, in one file and, by an index, in two. */
     store("part-1.safetensors", header, data, data_len);
     store("part-2.safetensors", header, data, data_len);
     json_t *map = json_object();
@@ -280,7 +280,7 @@ static void store_index(const char *tensor, const char *file)
     write_file("model.safetensors.index.json", text, strlen(text), NULL, 0);
 }
 
-START_TEST(indexes_that_lie_are_refused)
+START_TEST(wrong_indexes_are_refused)
 {
     static const char *const ways_out[] = {"../x.safetensors", "/etc/passwd", "a/b", "..", "",
                                            ".hidden"};
@@ -467,7 +467,7 @@ START_TEST(a_tied_model_with_a_head_of_its_own_uses_it)
     CHECK_OK(checkpoint_open(&ck, some, &err));
     ck_assert(!checkpoint_config(ck)->tied_embeddings);
     checkpoint_close(ck);
-    /* The same as the embedding: it is tied. */
+    /* Equal to the embedding: it is tied. */
     uint8_t *copy = malloc(data_len);
     memcpy(copy, data, data_len);
     const uint8_t *embedding = bytes_of(copy, "model.embed_tokens.weight", &len);
@@ -603,7 +603,7 @@ static const struct {
      "is not JSON"},
 };
 
-START_TEST(tables_that_lie_are_refused)
+START_TEST(wrong_tables_are_refused)
 {
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         uint8_t file[512] = {0};
@@ -648,12 +648,12 @@ int main(void)
     tcase_add_test(plain, folders_without_a_config_are_not_found);
     tcase_add_test(plain, gguf_is_named);
     tcase_add_test(plain, the_snapshot_of_a_cached_model_is_named);
-    tcase_add_test(plain, tables_that_lie_are_refused);
+    tcase_add_test(plain, wrong_tables_are_refused);
     tcase_add_test(plain, endless_headers_are_refused);
     tcase_add_checked_fixture(scratch, take_apart, clear_up);
-    tcase_add_test(scratch, the_way_of_storing_does_not_count);
+    tcase_add_test(scratch, equal_tensors_in_other_files_have_the_same_fingerprint);
     tcase_add_test(scratch, a_changed_weight_changes_the_fingerprint);
-    tcase_add_test(scratch, indexes_that_lie_are_refused);
+    tcase_add_test(scratch, wrong_indexes_are_refused);
     tcase_add_test(scratch, missing_and_misshapen_tensors_are_named);
     tcase_add_test(scratch, tensors_that_nobody_reads_are_refused);
     tcase_add_test(scratch, files_beside_the_index_are_named);

@@ -561,7 +561,7 @@ START_TEST(generation_config_says_how_to_sample)
 }
 END_TEST
 
-START_TEST(what_is_not_json_is_refused)
+START_TEST(files_that_are_no_json_are_refused)
 {
     CHECK_ERR(parse("", NULL), ERR_FORMAT, "is not JSON");
     CHECK_ERR(parse("{\"a\":1,\"a\":2}", NULL), ERR_FORMAT, "duplicate");
@@ -613,7 +613,7 @@ int main(void)
     tcase_add_test(tcase, neutral_values_and_harmless_keys_pass);
     tcase_add_test(tcase, eos_is_the_union_of_both_files);
     tcase_add_test(tcase, generation_config_says_how_to_sample);
-    tcase_add_test(tcase, what_is_not_json_is_refused);
+    tcase_add_test(tcase, files_that_are_no_json_are_refused);
     tcase_add_test(tcase, slices_follow_the_rule_of_the_design);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

@@ -157,7 +157,7 @@ START_TEST(every_field_is_compared)
     fewer.ends.n = 1;
     ck_assert_str_eq(config_difference(&cfg, &fewer), "ends");
     fewer.ends.n = 2;
-    fewer.ends.ids[2] = 9; /* behind the last id */
+    fewer.ends.ids[2] = 9; /* after the last id */
     ck_assert_ptr_null(config_difference(&cfg, &fewer));
 }
 END_TEST

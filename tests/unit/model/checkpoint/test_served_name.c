@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=checkpoint timeout=60 */
-/* What clients are told that a model is called. */
+/* The name of a model that clients are told. */
 #include "model/checkpoint/served_name.h"
 
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /* ctest: labels=quick libs=model,export timeout=120 */
 /* Export: our own reader gets the same model from what is written (equal logits, equal configs),
- * and nothing is written where it must not be, nor left behind. tests/cluster/test_export_client.py
- * reads the files with other code. */
+ * and nothing is written where it must not be, nor does any part of it remain.
+ * tests/cluster/test_export_client.py reads the files with other code. */
 #include "base/system/file.h"
 #include "model/checkpoint/config_fields.h"
 #include "model/checkpoint/config_parse.h"
@@ -360,7 +360,7 @@ START_TEST(a_broken_export_leaves_nothing)
 }
 END_TEST
 
-START_TEST(what_cannot_be_written_is_refused)
+START_TEST(models_that_cannot_be_written_are_refused)
 {
     const struct export_options options = {.shard_bytes = 1 << 30};
     struct export_result result;
@@ -401,7 +401,7 @@ int main(void)
     tcase_add_test(tcase, every_field_is_written);
     tcase_add_test(tcase, the_tokenizer_of_bytes_encodes_bytes);
     tcase_add_test(tcase, a_broken_export_leaves_nothing);
-    tcase_add_test(tcase, what_cannot_be_written_is_refused);
+    tcase_add_test(tcase, models_that_cannot_be_written_are_refused);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

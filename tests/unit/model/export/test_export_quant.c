@@ -99,7 +99,7 @@ START_TEST(wider_groups_are_read)
 }
 END_TEST
 
-START_TEST(what_does_not_fit_is_refused)
+START_TEST(weights_that_do_not_fit_the_options_are_refused)
 {
     struct backend *be;
     struct checkpoint *ck;
@@ -186,7 +186,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_stored_folder_computes_what_quantizing_at_load_computes, 0, 2);
     tcase_add_loop_test(tcase, the_config_says_what_is_stored, 0, 2);
     tcase_add_test(tcase, wider_groups_are_read);
-    tcase_add_test(tcase, what_does_not_fit_is_refused);
+    tcase_add_test(tcase, weights_that_do_not_fit_the_options_are_refused);
     tcase_add_test(tcase, other_quantizations_are_refused_by_name);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

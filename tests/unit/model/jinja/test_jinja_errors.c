@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=jinja timeout=60 */
-/* What is not understood is refused when a template is read, with the construct and its line; what
- * goes wrong with the values is refused when it is rendered, with the line. */
+/* Errors of templates: what is not understood is refused when a template is read, with the
+ * construct and its line; a fault of the values is refused when it is rendered, with the line. */
 #include "tests/support/jinja_cases.h"
 
 struct refusal {
@@ -27,7 +27,7 @@ static void refuse(const struct refusal *refusals, size_t n, int code, bool when
 #define REFUSE(refusals, code, when_read) \
     refuse((refusals), sizeof(refusals) / sizeof *(refusals), (code), (when_read))
 
-START_TEST(what_there_is_not_is_named_with_its_line)
+START_TEST(unsupported_names_are_refused_with_their_line)
 {
     static const struct refusal refusals[] = {
         {"a\n{% block x %}{% endblock %}",
@@ -57,7 +57,7 @@ START_TEST(what_there_is_not_is_named_with_its_line)
 }
 END_TEST
 
-START_TEST(what_is_no_template_is_refused_with_its_line)
+START_TEST(wrong_syntax_is_refused_with_its_line)
 {
     static const struct refusal refusals[] = {
         {"{{ 1 + }}", "line 1: the tag ends where an expression is expected"},
@@ -212,8 +212,8 @@ int main(void)
 {
     Suite *suite = suite_create("jinja_errors");
     TCase *tcase = tcase_create("jinja_errors");
-    tcase_add_test(tcase, what_there_is_not_is_named_with_its_line);
-    tcase_add_test(tcase, what_is_no_template_is_refused_with_its_line);
+    tcase_add_test(tcase, unsupported_names_are_refused_with_their_line);
+    tcase_add_test(tcase, wrong_syntax_is_refused_with_its_line);
     tcase_add_test(tcase, values_that_do_not_fit_are_refused_with_the_line);
     tcase_add_test(tcase, a_template_can_refuse_a_conversation);
     tcase_add_test(tcase, a_long_refusal_is_cut_between_characters);

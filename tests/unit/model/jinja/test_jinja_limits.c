@@ -218,7 +218,7 @@ START_TEST(templates_have_only_so_many_names)
 }
 END_TEST
 
-/* What is one after the other may be long; where it is within each other for the renderer, the
+/* Parts that follow each other may be long; where they are within each other for the renderer, the
  * limit of depth ends it. */
 START_TEST(templates_may_be_long)
 {

@@ -3,7 +3,7 @@
  * jinja2 3.1.2 prints for them. */
 #include "tests/support/jinja_cases.h"
 
-START_TEST(a_blocks_line_leaves_nothing_behind)
+START_TEST(a_line_that_has_only_a_block_is_left_out)
 {
     static const struct jinja_case cases[] = {
         {"{% if t %}\nx\n{% endif %}\n", "x\n"},
@@ -92,7 +92,7 @@ int main(void)
 {
     Suite *suite = suite_create("jinja_whitespace");
     TCase *tcase = tcase_create("jinja_whitespace");
-    tcase_add_test(tcase, a_blocks_line_leaves_nothing_behind);
+    tcase_add_test(tcase, a_line_that_has_only_a_block_is_left_out);
     tcase_add_test(tcase, a_minus_takes_all_blanks_away);
     tcase_add_test(tcase, a_plus_keeps_what_would_go);
     tcase_add_test(tcase, a_print_tag_keeps_its_line);

@@ -135,7 +135,8 @@ START_TEST(noisy_best_equals_scoring_every_token)
         logits[i] = -INFINITY;
     }
     check_noisy(100, 64, &wish);
-    for (int i = 0; i < COLS_MAX; i++) { /* one column stands out, so that most have no noise */
+    /* one column is far above the others, so that most have no noise */
+    for (int i = 0; i < COLS_MAX; i++) {
         logits[i] = i == 3000 ? 0 : -30;
     }
     wish.temperatures[0] = 1;

@@ -303,7 +303,7 @@ START_TEST(empty_and_masked_slices_have_no_mass)
 }
 END_TEST
 
-START_TEST(full_is_a_copy)
+START_TEST(a_full_row_is_a_copy_of_the_logits)
 {
     fill(100, 5, false);
     struct slice_row row;
@@ -312,7 +312,7 @@ START_TEST(full_is_a_copy)
 }
 END_TEST
 
-START_TEST(what_is_no_number_is_refused)
+START_TEST(logits_that_are_no_numbers_are_refused)
 {
     struct row_wish wish = {.n_best = 1};
     struct slice_row row;
@@ -377,8 +377,8 @@ int main(void)
     tcase_add_test(tcase, outside_draws_follow_the_distribution);
     tcase_add_test(tcase, outside_coins_differ_by_slice);
     tcase_add_test(tcase, empty_and_masked_slices_have_no_mass);
-    tcase_add_test(tcase, full_is_a_copy);
-    tcase_add_test(tcase, what_is_no_number_is_refused);
+    tcase_add_test(tcase, a_full_row_is_a_copy_of_the_logits);
+    tcase_add_test(tcase, logits_that_are_no_numbers_are_refused);
     tcase_add_test(tcase, senseless_wishes_and_small_arenas_are_refused);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

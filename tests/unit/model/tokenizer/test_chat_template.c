@@ -228,7 +228,7 @@ START_TEST(a_file_that_is_named_must_be_there)
 }
 END_TEST
 
-START_TEST(what_goes_wrong_names_the_line_and_not_the_file)
+START_TEST(errors_of_a_rendering_name_the_line_and_not_the_file)
 {
     put("chat_template.jinja", "a\n{{ raise_exception('Roles must alternate') }}");
     CHECK_OK(chat_template_open(&chat, folder, NULL, &err));
@@ -294,7 +294,7 @@ int main(void)
     tcase_add_test(tcase, a_template_that_goes_over_parts_is_known);
     tcase_add_test(tcase, a_template_that_cannot_be_used_is_refused_with_its_file);
     tcase_add_test(tcase, a_file_that_is_named_must_be_there);
-    tcase_add_test(tcase, what_goes_wrong_names_the_line_and_not_the_file);
+    tcase_add_test(tcase, errors_of_a_rendering_name_the_line_and_not_the_file);
     tcase_add_test(tcase, a_rendering_ends_at_its_limits);
     tcase_add_test(tcase, several_threads_render_at_a_time);
     suite_add_tcase(suite, tcase);

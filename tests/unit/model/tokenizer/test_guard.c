@@ -37,7 +37,7 @@ START_TEST(markers_are_within_what_is_or_may_become_a_special_token)
 {
     open_tokenizer("[xy]", false);
     check_marked(GUARD_TOKENS, "a<s>b<t>", "a<#s>b<t>");
-    check_marked(GUARD_TOKENS, "a <en", "a <#en"); /* it may go on behind the text */
+    check_marked(GUARD_TOKENS, "a <en", "a <#en"); /* it may go on after the text */
     check_marked(GUARD_TOKENS, "a <en \n", "a <#en \n");
     check_marked(GUARD_TOKENS, "d> b", "#d> b"); /* it may have begun before it */
     check_marked(GUARD_TOKENS, " n", " #n");

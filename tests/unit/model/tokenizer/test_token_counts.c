@@ -42,7 +42,7 @@ static int parse(const char *text, struct error *err)
     return token_counts_parse(&counts, text, strlen(text), "the list", err);
 }
 
-START_TEST(what_was_counted_comes_back_from_its_list)
+START_TEST(counts_are_read_back_from_their_list)
 {
     static const int32_t ids[] = {7, 5, 7, 299, 7, 5, 299, 12, 300, -1};
     struct error err;
@@ -166,7 +166,7 @@ int main(void)
     Suite *suite = suite_create("token_counts");
     TCase *tcase = tcase_create("lists");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, what_was_counted_comes_back_from_its_list);
+    tcase_add_test(tcase, counts_are_read_back_from_their_list);
     tcase_add_test(tcase, a_list_without_a_token_is_a_list);
     tcase_add_test(tcase, the_most_frequent_come_with_those_that_always_do);
     tcase_add_test(tcase, lists_that_are_wrong_are_refused_by_line);

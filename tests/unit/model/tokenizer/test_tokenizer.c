@@ -237,7 +237,7 @@ START_TEST(bytes_that_are_not_utf8_take_byte_tokens)
 END_TEST
 
 /* A new piece of text between two bad bytes does not begin a sentence: no blank before it. */
-START_TEST(text_behind_bad_bytes_gets_no_prefix)
+START_TEST(text_after_bad_bytes_gets_no_prefix)
 {
     struct tokenizer *tok = open_golden("llama2");
     struct token_ids ids = {0};
@@ -395,7 +395,7 @@ int main(void)
     tcase_add_test(tcase, shipped_prompts_have_the_reference_ids);
     tcase_add_test(tcase, bytes_that_are_not_utf8_survive_byte_level);
     tcase_add_test(tcase, bytes_that_are_not_utf8_take_byte_tokens);
-    tcase_add_test(tcase, text_behind_bad_bytes_gets_no_prefix);
+    tcase_add_test(tcase, text_after_bad_bytes_gets_no_prefix);
     tcase_add_test(tcase, bytes_tokenizer_is_the_identity);
     tcase_add_test(tcase, one_token_has_a_text_for_people);
     tcase_add_test(tcase, table_answers_for_every_id);

@@ -305,7 +305,7 @@ START_TEST(long_words_take_no_square_of_time)
 END_TEST
 
 /* Bytes of which neither the vocabulary nor an unknown token is. */
-START_TEST(what_has_no_token_is_refused_with_its_place)
+START_TEST(text_without_a_token_is_refused_with_its_place)
 {
     static const struct {
         const char *model, *text, *words;
@@ -331,7 +331,7 @@ START_TEST(what_has_no_token_is_refused_with_its_place)
 END_TEST
 
 /* A normalizer makes a byte of a character that is not in the text. */
-START_TEST(what_a_normalizer_made_has_no_place)
+START_TEST(text_that_a_normalizer_made_is_refused_without_a_place)
 {
     static const char *const patch = "\"normalizer\": {\"type\": \"Replace\", \"pattern\":"
                                      " {\"String\": \"b\"}, \"content\": \"z\"}";
@@ -359,8 +359,8 @@ int main(void)
     tcase_add_test(tcase, byte_without_token_is_an_error_and_leaves_the_ids);
     tcase_add_test(tcase, growing_normalizer_is_bounded);
     tcase_add_test(tcase, long_words_take_no_square_of_time);
-    tcase_add_test(tcase, what_has_no_token_is_refused_with_its_place);
-    tcase_add_test(tcase, what_a_normalizer_made_has_no_place);
+    tcase_add_test(tcase, text_without_a_token_is_refused_with_its_place);
+    tcase_add_test(tcase, text_that_a_normalizer_made_is_refused_without_a_place);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

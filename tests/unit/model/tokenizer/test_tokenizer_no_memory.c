@@ -33,8 +33,8 @@ static const char small[] =
     "   \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"aab\": 3, \"\xc4\xa0\": 4, \"?\": 5},"
     "   \"merges\": [\"a b\", [\"a\", \"ab\"]]}}";
 
-/* What a trial opens, and the ids and the text of its first time: where a trial does without an
- * allocation, they must be the same. */
+/* The files that a trial opens, and the ids and the text of its first time: where a trial does
+ * without an allocation, they must be the same. */
 struct source {
     const char *folder, *path, *json;
     struct token_ids ids;
