@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # ctest: labels=quick libs=base timeout=60
-"""tests/house finds functions, rooms and words in small texts, and its tables are printed for this
-tree.
+"""tests/house finds functions, rooms and words in small texts, prints its tables for this tree, and
+finds no room here that has more words that docs/style.md does not want than are left in it.
 Usage: test_house.py BUILD_FOLDER
 """
+import contextlib
 import importlib.machinery
 import importlib.util
+import io
 import os
 import shutil
 import subprocess
@@ -18,6 +20,13 @@ sys.dont_write_bytecode = True
 LOADER = importlib.machinery.SourceFileLoader("house", PATH)
 house = importlib.util.module_from_spec(importlib.util.spec_from_loader("house", LOADER))
 LOADER.exec_module(house)
+
+
+def copy_house(folder):
+    """Makes a tree of tests/house and the files that it needs."""
+    for path in ("tests/house", "tests/support/tree.py", "docs/architecture.md"):
+        os.makedirs(os.path.dirname(os.path.join(folder, path)), exist_ok=True)
+        shutil.copy(os.path.join(os.path.dirname(PATH), "..", path), os.path.join(folder, path))
 
 
 class House(unittest.TestCase):
@@ -50,6 +59,11 @@ class House(unittest.TestCase):
             self.check("a.c", f"/* {opening} it is. */\n", (f"begins with {opening}", 1))
         self.check("a.c", "int behind; // Rows behind it\n", ("behind", 1))
 
+    def test_hidden_things_may_be_behind_others(self):
+        self.check("a.c", "/* Ranks behind a\n * proxy, and behind NAT. */\n")
+        self.check("a.py", "# A rank behind the drafter's interface.\n# Rows behind a rank.\n",
+                   ("behind", 2))
+
     def test_words_are_found_in_scripts_and_documents(self):
         self.check("a.py", '#!/usr/bin/python3\n"""Of a script."""\nwhoever = 1\n# The same\n',
                    ("begins with The same", 4), ("begins with Of", 2))
@@ -61,12 +75,43 @@ class House(unittest.TestCase):
             self.assertIn(words, done.stdout)
         self.assertRegex(done.stdout, r"(?m)^ +\d+ +\d+  speculation/planner$")
 
+    def test_no_room_of_this_tree_has_more_words_than_are_left(self):
+        done = subprocess.run([PATH, "--check"], capture_output=True, encoding="utf-8",
+                              check=False)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^\d+ words are left in \d+ rooms")
+
+    def test_a_new_word_is_refused_with_its_place_and_what_to_write(self):
+        with tempfile.TemporaryDirectory() as copy:
+            copy_house(copy)
+            os.mkdir(os.path.join(copy, "comm"))
+            with open(os.path.join(copy, "comm/new.c"), "w", encoding="utf-8") as file:
+                file.write("int a;\n\n/* Whether it is new. */\nint b;\n")
+            done = subprocess.run([os.path.join(copy, "tests/house"), "--check"],
+                                  capture_output=True, encoding="utf-8", check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("comm/new.c:3: begins with Whether: begin with \"True if\"", done.stdout)
+
+    def test_a_room_may_have_the_words_that_are_left_in_it_and_no_more(self):
+        with open(os.path.join(os.path.dirname(PATH), "../docs/architecture.md"),
+                  encoding="utf-8") as file:
+            rooms = house.read_rooms(file.read())
+        files = {"comm/a.c": "/* What it is. */\n", "comm/b.c": "/* Rows behind it. */\n",
+                 "tests/unit/base/test_a.c": "/* Of rows. */\n"}
+        left = {"comm": 2, "tests/unit/base": 1}
+        for change, n_wrong, line in (
+                ({}, 0, "3 words are left in 2 rooms"),
+                ({"comm": 3}, 0, "comm: 2 words are left, so WORDS_LEFT in tests/house may fall"),
+                ({"comm": 1}, 1, "comm/b.c:1: behind: write \"after\""),
+                ({"tests/unit/base": 0}, 1, "tests/unit/base/test_a.c:1: begins with Of")):
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                self.assertEqual(house.check_words(files, rooms, left | change), n_wrong)
+            self.assertIn(line, out.getvalue())
+
     def test_it_needs_no_git(self):
         with tempfile.TemporaryDirectory() as copy:
-            for path in ("tests/house", "tests/support/tree.py", "docs/architecture.md"):
-                os.makedirs(os.path.dirname(os.path.join(copy, path)), exist_ok=True)
-                shutil.copy(os.path.join(os.path.dirname(PATH), "..", path),
-                            os.path.join(copy, path))
+            copy_house(copy)
             done = subprocess.run([os.path.join(copy, "tests/house")], capture_output=True,
                                   encoding="utf-8", check=True, env={"PATH": "/usr/bin:/bin"})
         self.assertRegex(done.stdout, r"(?m)^ +3 +\d+  all$")
