@@ -278,7 +278,7 @@ START_TEST(basic_that_is_malformed_is_refused)
 }
 END_TEST
 
-/* Of a user whose name makes USER:B as long as n * 3 bytes. */
+/* Authorizes a user whose name makes USER:B as long as n * 3 bytes. */
 static int authorize_long(int n)
 {
     char header[4096] = "Basic ";

@@ -11,7 +11,7 @@
 
 enum { HELD_MAX = 64 };
 
-/* What the n-th request meets, over and over. */
+/* The answers that requests get, one after the other, over and over. */
 enum answer { GOOD, TWO_SUMMARIES, NO_SUMMARY, GARBAGE, FULL, SILENT, NOT_SERVING };
 
 struct service {

@@ -49,8 +49,8 @@ START_TEST(ranks_change_slowest_and_guesses_fastest)
 }
 END_TEST
 
-/* What only the command sees is no option; it says which cluster an arm needs, and changes slowest.
- */
+/* A name in braces that only the command sees is no option; it says which cluster an arm needs, and
+ * changes slowest. */
 START_TEST(names_in_braces_are_for_the_command_that_starts)
 {
     static const char *const labels[] = {"T=1 groups=1 C=1 K=0", "T=1 groups=1 C=1 K=2",
@@ -129,7 +129,7 @@ START_TEST(planned_arms_say_nothing_of_k)
 }
 END_TEST
 
-/* What one arm adds is not in another one's request, nor in the base's. */
+/* An addition of one arm is not in another one's request, nor in the base's. */
 START_TEST(arms_have_lists_of_their_own)
 {
     const struct sweep sweep = parsed("logit-bias=5=1,6=2,ban-ids=7");

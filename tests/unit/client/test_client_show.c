@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=client timeout=60 */
-/* What the client makes of what a server sends: no control sequence reaches a terminal, marks add
+/* Output of the client for a server's messages: no control sequence reaches a terminal, marks add
  * up to the text whatever the ends say, and figures are right or say that they are not known. */
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "client/terminal.h"
 #include "tests/support/check_util.h"
 
-/* What is printed between show_begin and show_end. */
+/* The text that is printed between show_begin and show_end. */
 struct show {
     char *text;
     size_t len;
@@ -227,7 +227,7 @@ START_TEST(painter_marks_a_second_chain)
     check_drafts(false, &tokens, "[r]{-u-}{-|v-}[|p][|q]<b>");
 
     q.is_untried = true;
-    /* Behind another first guess than r, so that nobody has tried it. */
+    /* After another first guess than r, so that nobody has tried it. */
     const struct generate_guess y = {7, "y", 1, 1, 1, BRANCH, true};
     const struct generate_guess rejected[] = {r, u, v, p, y, q};
     round = (struct generate_round){.n_guesses = 6, .guesses = rejected, .n_kept = 1};
@@ -238,9 +238,9 @@ START_TEST(painter_marks_a_second_chain)
 }
 END_TEST
 
-/* The chain u r with the sibling v of u, behind which there are y and its sibling q, and z behind
+/* The chain u r with the sibling v of u, after which there are y and its sibling q, and z after
  * q. */
-START_TEST(painter_marks_what_goes_on_behind_a_sibling)
+START_TEST(painter_marks_guesses_after_a_sibling)
 {
     static const uint32_t ends[N_IDS] = {1, 2, 3, 4};
     static const enum token_origin origins[N_IDS] = {TOKEN_ACCEPTED, TOKEN_ACCEPTED,
@@ -292,7 +292,7 @@ START_TEST(painter_says_whether_a_line_has_ended)
     static const enum token_origin plain[N_IDS] = {TOKEN_PLAIN};
     struct generate_tokens tokens = tokens_of("abc\n", ends, plain, NULL);
     ck_assert(check_drafts(false, &tokens, "abc\n"));
-    tokens = tokens_of("abc\n", ends, kept, NULL); /* the mark stands after the newline */
+    tokens = tokens_of("abc\n", ends, kept, NULL); /* the mark comes after the newline */
     ck_assert(!check_drafts(false, &tokens, "abc<\n>"));
     ck_assert(check_drafts(true, &tokens,
                            "\033[0ma\033[0m\033[0mb\033[0m\033[0mc\033[0m\033[36m\n\033[0m"));
@@ -478,7 +478,7 @@ int main(void)
     tcase_add_test(tests, painter_marks_each_origin);
     tcase_add_test(tests, painter_marks_siblings_that_were_tried);
     tcase_add_test(tests, painter_marks_a_second_chain);
-    tcase_add_test(tests, painter_marks_what_goes_on_behind_a_sibling);
+    tcase_add_test(tests, painter_marks_guesses_after_a_sibling);
     tcase_add_test(tests, painter_shows_a_chain_with_and_without_a_round_alike);
     tcase_add_test(tests, painter_says_whether_a_line_has_ended);
     tcase_add_test(tests, figures_are_those_of_the_definitions);

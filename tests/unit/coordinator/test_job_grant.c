@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=coordinator timeout=30 */
-/* What the grant of a key makes of a job: its client, its share, its class, and the number of jobs
- * that its holder has. */
+/* Properties that the grant of a key gives a job: its client, its share, its class, and the number
+ * of jobs that its holder has. */
 #include "access/keys.h"
 #include "coordinator/job/job.h"
 #include "tests/support/check_util.h"

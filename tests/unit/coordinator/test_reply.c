@@ -11,7 +11,7 @@
 
 enum { CAPACITY = 64, VOCAB = 4096, TEXT_BYTES = 256 };
 
-/* What a reply was told. */
+/* Calls that a reply has got. */
 struct notes {
     struct reply base;
     char text[TEXT_BYTES];

@@ -47,7 +47,7 @@ struct pair {
     struct error errors[2];
 };
 
-/* Who asks; all of it is the test's thread's, whose allocations never fail. */
+/* The client that asks; */
 static struct {
     struct rpc_client *client;
     struct buffer request, messages;
@@ -278,7 +278,7 @@ struct trial {
     const char *wanted; /* the answer where nothing fails */
 };
 
-/* What a failure in between may do to a request. */
+/* Checks that a failure in between has done nothing else to a request than it may. */
 static void check_answer(const struct trial *trial, long n, int rc, const struct error *err)
 {
     if (rc) {
@@ -313,8 +313,8 @@ static bool try_once(const struct trial *trial, long n, bool *was_told)
     return has_failed;
 }
 
-/* What is allocated once nothing has changed for SETTLED_MS: gRPC closes the descriptors of a pair
- * on threads of its own, some of them after pair_close has returned. */
+/* Returns what is allocated once nothing has changed for SETTLED_MS: gRPC closes the descriptors of
+ * a pair on threads of its own, some of them after pair_close has returned. */
 static struct fail_alloc_live live_when_settled(void)
 {
     struct fail_alloc_live last = fail_alloc_live();

@@ -49,7 +49,7 @@ static struct generate_tokens tokens_of(int first, int n, const char *text)
                                     .logprobs = logprobs + first};
 }
 
-/* What a chunk shows after all of the text has left; NULL = nothing. */
+/* Returns the log-probabilities of a chunk after all of the text has left; NULL = none. */
 static json_t *take(enum openai_kind kind)
 {
     struct buffer text = {0};
@@ -63,7 +63,7 @@ static json_t *take(enum openai_kind kind)
     return made;
 }
 
-/* What is taken is this; want NULL: nothing. */
+/* Checks the log-probabilities of a chunk; want NULL: there are none. */
 static void check_taken(enum openai_kind kind, const char *want)
 {
     json_t *made = take(kind);
@@ -134,7 +134,7 @@ START_TEST(tokens_without_logprobs_add_nothing)
 }
 END_TEST
 
-/* The first token of a prompt has none, and the answer's offsets begin behind the prompt. */
+/* The first token of a prompt has none, and the answer's offsets begin after the prompt. */
 START_TEST(scores_of_a_prompt_come_first)
 {
     static const struct score_token scored[] = {

@@ -44,7 +44,7 @@ START_TEST(contents_are_texts_or_parts_of_text)
 }
 END_TEST
 
-/* What a template gets of messages, as JSON with its keys in order. */
+/* Checks the messages that a template gets, as JSON with its keys in order. */
 static void check_plain(const char *messages, bool takes_parts, const char *want)
 {
     json_t *plain;

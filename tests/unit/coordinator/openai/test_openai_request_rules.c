@@ -208,7 +208,8 @@ START_TEST(fields_of_the_other_endpoint_are_ignored)
 }
 END_TEST
 
-/* What would change the text may say what everybody gets, and nothing else. */
+/* Unsupported fields that would change the text may have the value that everybody gets, and no
+ * other. */
 START_TEST(neutral_values_of_what_is_not_there_are_taken)
 {
     static const struct {
@@ -325,7 +326,7 @@ START_TEST(a_prompt_alone_is_enough)
 }
 END_TEST
 
-/* What only the decoder checks is said with the field's name, too. */
+/* Errors that only the decoder finds have the field's name, too. */
 START_TEST(the_check_names_fields)
 {
     char text[512];
@@ -443,7 +444,7 @@ static void check_tools(int rc, const char *tools, const char *choice, const cha
     ck_assert_ptr_nonnull(strstr(err.text, choice));
 }
 
-/* Of tools with a choice, it is the tools that are not there. */
+/* Tools with a choice are refused for the tools, which are not supported. */
 START_TEST(tools_are_taken_where_none_may_be_called)
 {
     static const char *const names[][2] = {{"tools", "tool_choice"},

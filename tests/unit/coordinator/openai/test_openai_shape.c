@@ -47,7 +47,7 @@ static const json_t *parsed(const char *text)
     return read_back;
 }
 
-/* What has been written is this value, whatever the order and the blanks. */
+/* Checks that the written text is this value, whatever the order and the blanks. */
 static void check_json(const char *text, const char *want)
 {
     json_t *other = json_loads(want, 0, NULL);
@@ -368,7 +368,7 @@ START_TEST(errors_say_field_and_code)
 }
 END_TEST
 
-/* Of a long key of logit_bias, say. */
+/* The message is one of a long key of logit_bias, say. */
 START_TEST(a_message_may_be_cut_within_a_character)
 {
     check_error(ERR_ARGUMENT, "the key \"a\xc3\"", NULL,

@@ -1,7 +1,7 @@
 /* ctest: labels=full,statistics libs=speculation timeout=600 long=1800 */
-/* Guesses of a draft, and behind them found ones, whose number and tokens depend on the guesses
- * before them: what is committed is distributed as p under every rule that promises it, because all
- * that was looked at is sent. Where a guess is dropped by its value instead, the test finds it.
+/* Guesses of a draft, and after them found ones, whose number and tokens depend on the guesses
+ * before them: the committed tokens are distributed as p under every rule that promises it, because
+ * all that was looked at is sent. Where a guess is dropped by its value instead, the test finds it.
  * Seeds are fixed; every chi-square test is held to 1e-4 over the number of tests and prints the
  * total-variation distance that it would find with 90 % probability. */
 #include <stdio.h>
@@ -15,7 +15,7 @@ enum { SMALL = 0, N_OWN = 2, DEPTH = 3, N_TESTS = 20 };
 
 static const double p_least = 1e-4 / N_TESTS, p_least_z = 4.4; /* its one-sided normal deviate */
 
-/* The found guess behind a token. */
+/* The found guess after a token. */
 static int32_t found_behind(const struct world *world, int32_t token)
 {
     return (2 * token + 1) % world->n_vocab;
@@ -43,7 +43,7 @@ static int make_round(struct world *world, enum accept_rule rule, int context,
 }
 
 /* Rounds until DEPTH tokens are committed. is_dropped: the last own guess is not sent where it is
- * odd, and neither is what was found behind it. */
+ * odd, and neither are the found ones after it. */
 static void commit_tokens(struct world *world, enum accept_rule rule, uint64_t seed,
                           bool is_dropped, int32_t tokens[DEPTH], int64_t *n_found)
 {

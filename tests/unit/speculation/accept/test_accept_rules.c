@@ -37,7 +37,7 @@ START_TEST(compact_and_full_rows_decide_alike)
 }
 END_TEST
 
-/* The guesses that stay are those that stay one by one, so the rows behind them are not needed. */
+/* The guesses that stay are those that stay one by one, so the rows after them are not needed. */
 START_TEST(rules_that_decide_guess_by_guess_need_no_further_rows)
 {
     for (int w = 0; w < N_WORLDS; w++) {

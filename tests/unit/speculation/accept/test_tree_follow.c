@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=speculation timeout=60 */
-/* EAGLE-2's two choices: which guesses of a place grow, and how many guesses there are behind
+/* EAGLE-2's two choices: which guesses of a place grow, and how many guesses there are after
  * each. */
 #include "speculation/accept/tree_follow.h"
 

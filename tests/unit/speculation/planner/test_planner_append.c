@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=speculation timeout=60 */
-/* How many found guesses go behind those of the draft: as many as give the most, compared with a
+/* How many found guesses go after those of the draft: as many as give the most, compared with a
  * search over all numbers. */
 #include <math.h>
 
@@ -22,7 +22,7 @@ static struct planner *planner_of(double row)
     return &p;
 }
 
-/* The draft's guesses stay with 4 of 5, and those behind them with this share. */
+/* The draft's guesses stay with 4 of 5, and those after them with this share. */
 static void teach(struct planner *p, struct planner_sequence *seq, double share)
 {
     double wanted = 0;
@@ -48,7 +48,7 @@ static struct planner_append_lane lane_of(const struct planner_sequence *seq, in
 static const struct planner_append_load alone = {
     .n_rows = 1 + K, .n_wanted = 1 + K, .n_lanes = 1, .draft_us = 4 * 400};
 
-/* Expected tokens in a second, of n guesses behind the draft's. */
+/* Expected tokens in a second, of n guesses after the draft's. */
 static double speed_of(double row, double share, int n)
 {
     double survival = 1, tokens = 1;
@@ -150,7 +150,7 @@ START_TEST(more_lanes_share_the_time_of_a_row)
 }
 END_TEST
 
-/* What else the round does with a row costs time, too. */
+/* The rest of the round takes time for a row, too. */
 START_TEST(rows_cost_more_than_the_step)
 {
     struct planner *p = planner_of(0);
@@ -183,7 +183,7 @@ START_TEST(nothing_is_added_for_next_to_nothing)
 }
 END_TEST
 
-/* Of two reasons one was right and one was wrong, in other texts. */
+/* One of two reasons was right and one was wrong, in other texts. */
 START_TEST(guesses_are_trusted_by_their_evidence)
 {
     struct planner *p = planner_of(0.02);

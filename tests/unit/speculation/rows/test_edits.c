@@ -208,7 +208,7 @@ static void sample_fill(struct sample *s, int trial)
     }
 }
 
-/* What the options say of one token behind n tokens, without any state. */
+/* Computes the edit of one token after n tokens from the options, without any state. */
 static struct edit slow_edit(const struct sample *s, int n, int32_t id)
 {
     const struct edit_rules *rules = &s->rules;

@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=speculation timeout=60 */
-/* What is asked for each rule, and merged rows against a slow reference. */
+/* The wishes of each rule, and merged rows against a slow reference. */
 #include <stdio.h>
 
 #include "tests/support/merged_rows.h"

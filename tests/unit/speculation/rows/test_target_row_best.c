@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=speculation timeout=60 */
-/* What drafters can learn from a row: its best tokens, also of rows that decide nothing. */
+/* The best tokens of a row, from which drafters learn, also of rows that decide nothing. */
 #include "tests/support/merged_rows.h"
 
 /* Best first, one of each slice that has columns, and nothing else about the row changes. */

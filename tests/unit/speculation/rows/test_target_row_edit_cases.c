@@ -215,7 +215,7 @@ START_TEST(too_many_edits_ask_for_the_whole_row)
 }
 END_TEST
 
-/* What else a caller asks for, as for log-probabilities, changes no bit of the row. */
+/* Further wishes of a caller, as for log-probabilities, change no bit of the row. */
 START_TEST(additions_to_the_wish_change_nothing)
 {
     const enum accept_rule rules[] = {RULE_REJECTION, RULE_GREEDY, RULE_TYPICAL};

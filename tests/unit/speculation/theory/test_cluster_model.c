@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=speculation timeout=60 */
-/* What is predicted of a cluster, against formulas that are known and against rounds that are
- * counted one by one. */
+/* Predictions for a cluster, against formulas that are known and against rounds that are counted
+ * one by one. */
 #include <math.h>
 
 #include "speculation/theory/cluster_model.h"
