@@ -129,13 +129,13 @@ static void run_round(struct bench *b, int kind, double us[PARTS])
     }
     at[STUDY] = clock_now_ns();
     for (int i = 0; i < b->n_lanes; i++) {
-        finder->ops->study(finder, &b->seqs[i], ALL);
+        lookup_read(finder, &b->seqs[i], ALL);
     }
     at[LOOK] = clock_now_ns();
     for (int i = 0; i < b->n_lanes; i++) {
         b->offers[i] = (struct planner_offer){0};
         b->seqs[i].siblings_max = SIBLINGS_MAX;
-        finder->ops->look(finder, &b->seqs[i], &b->offers[i]);
+        lookup_offer(finder, &b->seqs[i], &b->offers[i]);
     }
     at[PLAN] = clock_now_ns();
     share(b, true);
@@ -170,7 +170,7 @@ static void open_bench(struct bench *b, const char *lookup, int n_lanes, int n_t
                        sizeof *seq->tokens, &err),
              &err);
         extend(seq, kind, n_tokens);
-        b->drafters.finders[0]->ops->study(b->drafters.finders[0], seq, ALL);
+        lookup_read(b->drafters.finders[0], seq, ALL);
     }
 }
 
@@ -262,13 +262,13 @@ static void run_said_round(struct bench *b, double us[SAID_PARTS])
     at[LEARN] = clock_now_ns();
     for (int i = 0; i < b->n_lanes; i++) {
         const struct draft_rows rows = {said[i].rows, said[i].before, said[i].parents, ROWS};
-        finder->ops->observe(finder, &b->seqs[i], &rows);
+        drafters_observe_rows(&b->drafters, &b->seqs[i], &rows);
     }
     at[SAID_LOOK] = clock_now_ns();
     for (int i = 0; i < b->n_lanes; i++) {
-        finder->ops->study(finder, &b->seqs[i], ALL);
+        lookup_read(finder, &b->seqs[i], ALL);
         b->offers[i] = (struct planner_offer){0};
-        finder->ops->look(finder, &b->seqs[i], &b->offers[i]);
+        lookup_offer(finder, &b->seqs[i], &b->offers[i]);
     }
     at[SAID_GUESS] = clock_now_ns();
     guess(b);

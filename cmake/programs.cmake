@@ -39,7 +39,8 @@ outrider_room(openai FOLDERS coordinator/openai
   LINK outrider_openai_request outrider_store outrider_page)
 outrider_room(sequence FOLDERS coordinator/sequence
   LINK outrider_job outrider_kv outrider_accept outrider_planner)
-outrider_room(draft FOLDERS coordinator/draft LINK outrider_sequence outrider_model)
+outrider_room(draft FOLDERS coordinator/draft coordinator/draft/finders
+  LINK outrider_sequence outrider_model)
 outrider_room(schedule FOLDERS coordinator/schedule LINK outrider_draft outrider_target)
 outrider_room(round FOLDERS coordinator/round LINK outrider_schedule)
 outrider_room(engine FOLDERS coordinator/engine LINK outrider_round)

@@ -197,8 +197,7 @@ static int draft_threads(const struct coordinator *c, int *n, struct error *err)
     if (n_cores > PLACEMENT_THREADS_MAX) n_cores = PLACEMENT_THREADS_MAX;
     if (!has_draft(c)) return 0;
     const struct drafter_options options = drafter_options(c);
-    const struct drafter_ops *ops = drafter_find(options.name);
-    return ops->count_threads ? ops->count_threads(&options, n_cores, n, err) : 0;
+    return drafter_count_threads(&options, n_cores, n, err);
 }
 
 static int place_drafter(struct coordinator *c, struct error *err)

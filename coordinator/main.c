@@ -88,11 +88,8 @@ static const struct argp_option options[] = {
      "has at most 31 guesses. Default auto",
      0},
     {"lookup", OPT_LOOKUP, "LIST", 0,
-     "where guesses are looked up, besides or without a draft model; separated by commas: session "
-     "(what the text and its prompt have said before), store (texts that were finished), "
-     "datastore=FILE (texts of outrider datastore build), recycled (what the target has said "
-     "behind the same token), lookahead (n-grams that the target says of the text in rows that "
-     "cost next to nothing); or none; default session",
+     "where guesses are looked up, besides or without a draft model; separated by "
+     "commas" LOOKUP_HELP "; or none; default " LOOKUP_DEFAULT,
      0},
     {"lookup-append", OPT_LOOKUP_APPEND, "MODE", 0,
      "behind the guesses of the draft model, planned texts have such as --lookup session finds "

@@ -166,8 +166,8 @@ void ahead_begin(struct ahead *a, struct sequence *seq, const struct draft *draf
     a->n_rounds++;
     a->n_verified = draft->n;
     a->is_predicted = false;
-    a->is_working = a->drafter->ops->predict && draft->n > 0 && !draft->is_over && k > 0 &&
-                    is_worth_it(a, draft->n);
+    a->is_working = a->drafter->row->model->extra.predict && draft->n > 0 && !draft->is_over &&
+                    k > 0 && is_worth_it(a, draft->n);
     a->has_worked = a->is_working;
     a->start_us = clock_now_us();
     if (!a->is_working) return;
@@ -208,7 +208,7 @@ static int work_once(struct ahead *a, struct error *err)
     }
     int position = a->draft.base - 1;
     int32_t *next = &a->assumed.tokens[a->assumed.n_tokens - 1];
-    int rc = a->drafter->ops->predict(a->drafter, a->seq, position, arena, next, err);
+    int rc = a->drafter->row->model->extra.predict(a->drafter, a->seq, position, arena, next, err);
     a->seq->tokens[position] = *next;
     a->is_predicted = rc == 0;
     return rc;

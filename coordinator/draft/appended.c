@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "coordinator/draft/internal.h"
+#include "coordinator/draft/finder.h"
 #include "coordinator/sequence/sequence.h"
 
 int appended_parse_mode(const char *text, enum append_mode *mode, struct error *err)
@@ -25,9 +25,7 @@ void appended_begin(struct appended *a, enum append_mode mode, const struct draf
 {
     *a = (struct appended){.mode = mode, .planner = planner};
     if (mode == APPEND_OFF || !drafters->model) return;
-    for (int i = 0; i < drafters->n_finders && !a->finder; i++) {
-        if (drafters->finders[i]->ops->expect) a->finder = drafters->finders[i];
-    }
+    a->finder = drafters_continuation(drafters);
 }
 
 /* What is found behind a lane's guesses; returns how many tokens. */
@@ -35,8 +33,8 @@ static int look(const struct appended *a, struct append_lane *append, int32_t *t
 {
     const struct draft *draft = append->lane->draft;
     if (append->lane->err.code || draft->is_over || draft->n == 0) return 0;
-    return a->finder->ops->expect(a->finder, append->lane->seq, draft->base + draft->n, tokens,
-                                  append->n_max, &append->evidence);
+    return lookup_continue_from(a->finder, append->lane->seq, draft->base + draft->n, tokens,
+                                append->n_max, &append->evidence);
 }
 
 void appended_add(const struct appended *a, struct append_lane *lanes, int n,

@@ -1,7 +1,8 @@
 /* A drafter: guesses tokens ahead of the target, one or more for each of many sequences. There are
- * two kinds. One computes its guesses with a model, which must have read the text. The other finds
- * them in texts, at no cost but the rows of the step: a finder. The engine and the round know this
- * interface and nothing behind it; coordinator/draft/internal.h lists what there is. Owned by the
+ * two kinds. A draft model computes its guesses and must have read the text: struct
+ * model_draft_ops. A finder looks them up in texts, at no cost but the rows of the step: struct
+ * lookup_ops (coordinator/draft/lookup.h). The engine and the round know these two interfaces and
+ * the properties of struct drafter_row; coordinator/draft/table.h lists what there is. Owned by the
  * engine thread. */
 #pragma once
 
@@ -9,13 +10,14 @@
 #include "base/growth.h"
 #include "base/limits.h"
 #include "base/memory.h"
-#include "coordinator/signals/signals_list.h"
+#include "coordinator/draft/table.h"
 #include "model/logits/sampling.h"
 #include "model/tokenizer/tokenizer.h"
 #include "speculation/planner/offer.h"
-#include "speculation/rows/target_row.h"
 
+struct block_pool;      /* coordinator/kv/blocks.h */
 struct drafter_options; /* coordinator/draft/options.h */
+struct lookup_ops;      /* coordinator/draft/lookup.h */
 struct sequence;        /* coordinator/sequence/sequence.h */
 
 /* Guesses, each with the distribution it was drawn from. */
@@ -89,7 +91,7 @@ struct draft_stage {
     void (*compare)(struct draft_stage *stage, struct draft_lane *const *lanes, int n);
     /* The chance that guess i of the sequence's next draft takes no pass of its own, if it reads
      * ahead as far as that; chances[DRAFT_MAX]. */
-    void (*foresee)(struct draft_stage *stage, const struct sequence *seq, float *chances);
+    void (*predict)(struct draft_stage *stage, const struct sequence *seq, float *chances);
 };
 
 /* One sequence's share of a call of read. */
@@ -111,61 +113,95 @@ struct draft_cost {
     int64_t pass_us[DRAFT_MAX];
 };
 
-/* What the target has said in a round: row i is p behind the text that leads to before[i], which
- * follows before[parents[i]]. Row 0 is that of the last committed token before the round, and its
- * parent is -1. Rows that nothing is known of are empty. */
-struct draft_rows {
-    const struct target_row *rows; /* [n] */
-    const int32_t *before, *parents;
-    int n;
-};
-
 /* KV blocks, of all sequences together; all 0: it has none. */
 struct draft_kv {
     int n_blocks, n_free, n_cached;
 };
 
-struct drafter {
-    const struct drafter_ops *ops;
-    int n_choices; /* tokens that it chooses its guesses from */
-    /* Lent by the owner, of a draft model; NULL: each guess takes a pass of its own. */
-    struct draft_stage *stage;
-    /* What its backend computes with, and why; NULL: it has no backend. */
-    const char *kernels, *kernels_reason;
+/* Where a finder looks. */
+enum lookup_source {
+    LOOKUP_OWN_TEXT,   /* in the sequence's text, and what it finds depends on nothing else */
+    LOOKUP_MADE_TEXTS, /* in texts that were made here, or in their rows */
+    LOOKUP_ELSEWHERE   /* neither of these */
 };
 
-/* What is NULL in a finder's operations is what only a model needs. */
-struct drafter_ops {
-    const char *name;             /* in answers */
-    enum signals_drafter counted; /* in metrics */
+/* A row of the table of drafters (coordinator/draft/table.h). */
+struct drafter_row {
+    const char *name;                    /* in --lookup, in answers and in metrics */
+    const struct model_draft_ops *model; /* of a draft model, otherwise NULL */
+    const struct lookup_ops *lookup;     /* of a finder, otherwise NULL */
+    /* ---- of a draft model ---- */
+    const char *prefix; /* what its names in --draft begin with */
+    bool has_tokenizer; /* its name is that of a model whose tokenizer the coordinator may use */
+    /* ---- of a finder ---- */
+    bool takes_file;    /* "=FILE" follows its name in --lookup */
+    bool is_of_request; /* it looks in what requests bring themselves, and has no name there */
+    enum lookup_source source; /* which sequences it may guess for depends on it */
+};
 
-    /* tok: the tokenizer of both models. Errors: ERR_ARGUMENT the draft has another token table,
-     * and those of opening what the name says. */
+extern const struct drafter_row drafter_rows[N_DRAFTERS];
+
+struct drafter {
+    const struct drafter_row *row; /* set when it is open */
+    /* ---- of a draft model, set by its open ---- */
+    int n_choices; /* tokens that it chooses its guesses from */
+    int limit;     /* positions that it can see: no guess is at or after it; INT_MAX: all */
+    /* Its KV blocks; NULL: it has none. */
+    const struct block_pool *pool;
+    /* What its backend computes with, and why; NULL: it has no backend. */
+    const char *kernels, *kernels_reason;
+    /* Lent by the owner; NULL: each guess takes a pass of its own. */
+    struct draft_stage *stage;
+};
+
+/* What some draft models can do besides. NULL: this one cannot. */
+struct model_draft_extra_ops {
+    /* The token that the target is most likely to add after seq->tokens[0..position): the draft's
+     * best, under a coupled rule with the shared noise. It spends no coin. Errors: as propose.
+     * NULL: this drafter cannot draft ahead. */
+    int (*predict)(struct drafter *drafter, struct sequence *seq, int position, struct arena *arena,
+                   int32_t *id, struct error *err);
+
+    /* Compute threads that are worth it, 1 .. n_cores. NULL: one. Errors: those of opening. */
+    int (*count_threads)(const struct drafter_options *options, int n_cores, int *n_threads,
+                         struct error *err);
+};
+
+/* The verbs of a draft model, by when they are called. */
+struct model_draft_ops {
+    /* ---- once ---- */
+
+    /* tok: the tokenizer of both models. Sets what struct drafter says of a draft model. Errors:
+     * ERR_ARGUMENT the draft has another token table, and those of opening what the name says. */
     int (*open)(struct drafter **drafter, const struct drafter_options *options,
                 const struct tokenizer *tok, struct error *err);
     void (*close)(struct drafter *drafter);
 
-    /* Positions that it can see: no guess lies at or behind the limit. INT_MAX: it has none. */
-    int (*limit)(const struct drafter *drafter);
-
     /* Ids from n_vocab on do not exist for the target, so none of them is guessed from now on. */
     void (*set_vocabulary)(struct drafter *drafter, int n_vocab);
+
+    /* ---- for each text ---- */
 
     /* The sequence begins, or goes on, in seq->slot: what is known of the beginning of its text
      * need not be read again; seq->n_draft_kv says how much. It may be called again later and
      * changes nothing when the draft has read something for this sequence itself. */
     void (*begin)(struct drafter *drafter, struct sequence *seq);
 
+    /* Reads n_tokens more of each sequence, without guessing. Errors: ERR_EXHAUSTED,
+     * ERR_UNAVAILABLE the device is lost. */
+    int (*read)(struct drafter *drafter, const struct draft_reading *readings, int n,
+                struct error *err);
+
+    /* The sequence in this slot is over, or gives up its KV: frees what is kept for it. */
+    void (*forget)(struct drafter *drafter, int slot);
+
+    /* ---- in each round ---- */
+
     /* Sets KV for the sequence's first n_positions aside, all of it or none, before the first guess
      * is drawn: a guess that were dropped for lack of room would bias the text. Errors:
      * ERR_EXHAUSTED. */
     int (*reserve)(struct drafter *drafter, struct sequence *seq, int n_positions,
                    struct error *err);
-
-    /* Reads n_tokens more of each sequence, without guessing. Errors: ERR_EXHAUSTED,
-     * ERR_UNAVAILABLE the device is lost. */
-    int (*read)(struct drafter *drafter, const struct draft_reading *readings, int n,
-                struct error *err);
 
     /* For each lane: reads the sequence's tokens that it has not read, then guesses until there
      * are k. It may guess fewer or none, as long as that does not depend on a guess that it has
@@ -178,7 +214,7 @@ struct drafter_ops {
      * index of its own from 1 + SIBLINGS_MAX on. seq->n_draft_kv counts what was read, and guesses
      * are written to seq->tokens behind the committed ones. Errors of a lane:
      * ERR_NO_MEMORY, ERR_EXHAUSTED no KV block, ERR_UNAVAILABLE the device is lost. All lanes go
-     * through a pass together. */
+     * through a pass together, and *cost says what the passes took. */
     void (*propose)(struct drafter *drafter, struct draft_lane *lanes, int n, struct arena *arena,
                     struct draft_cost *cost);
 
@@ -186,83 +222,39 @@ struct drafter_ops {
      * texts begin alike may use what was computed for them. */
     void (*commit)(struct drafter *drafter, struct sequence *seq);
 
-    /* The token that the target is most likely to add behind seq->tokens[0..position): the draft's
-     * best, under a coupled rule with the shared noise. It spends no coin. Errors: as propose.
-     * NULL: this drafter cannot draft ahead. */
-    int (*predict)(struct drafter *drafter, struct sequence *seq, int position, struct arena *arena,
-                   int32_t *id, struct error *err);
-
-    /* The sequence in this slot is over, or gives up its KV: frees what is kept for it. */
-    void (*forget)(struct drafter *drafter, int slot);
-
-    struct draft_kv (*kv)(const struct drafter *drafter);
-
-    /* Compute threads that are worth it, 1 .. n_cores. NULL: one. Errors: those of opening. */
-    int (*count_threads)(const struct drafter_options *options, int n_cores, int *n_threads,
-                         struct error *err);
-
-    bool has_tokenizer; /* its name is that of a model whose tokenizer the coordinator may use */
-
-    /* ---- of a finder; NULL otherwise ---- */
-
-    /* Reads committed tokens of the sequence that it has not read, n_tokens at most. Returns how
-     * many are left. */
-    int (*study)(struct drafter *drafter, const struct sequence *seq, int n_tokens);
-
-    /* What it can guess for the sequence now, if it has read all of it: sets evidence, k_max, as
-     * if there were no limit but DRAFT_MAX, and siblings, if it knows any, of *offer, which is zero
-     * but for `finder`. False: nothing. propose then guesses that; of siblings there may be more
-     * or fewer behind guesses that were drawn. */
-    bool (*look)(const struct drafter *drafter, const struct sequence *seq,
-                 struct planner_offer *offer);
-
-    /* The first n guesses that propose would make now, where no coin decides them; returns how many
-     * there are. 0: there are none, or they are drawn. */
-    int (*foresee)(const struct drafter *drafter, const struct sequence *seq, int32_t *tokens,
-                   int n);
-
-    /* What it would guess behind seq->tokens[0 .. n_tokens), where those that are not committed
-     * are guesses: writes up to n tokens, sets *evidence as in struct planner_offer and returns
-     * how many. NULL: it cannot say. */
-    int (*expect)(const struct drafter *drafter, const struct sequence *seq, int n_tokens,
-                  int32_t *tokens, int n, int *evidence);
-
-    /* The sequence's text is complete. NULL: that does not matter. */
-    void (*finished)(struct drafter *drafter, const struct sequence *seq);
-
-    /* A round has committed what the target says in *rows. NULL: that does not matter. */
-    void (*observe)(struct drafter *drafter, const struct sequence *seq,
-                    const struct draft_rows *rows);
-
-    /* At most `most` tokens that are to be checked behind the text for what their rows teach, if
-     * rows of the step cost next to nothing; returns how many. No coin of this round decides them.
-     * NULL: there are none. */
-    int (*window)(const struct drafter *drafter, const struct sequence *seq, int32_t *tokens,
-                  int most);
-
-    bool is_of_text;  /* what it finds depends on the sequence's text alone */
-    bool keeps_texts; /* it finds guesses in texts that were made here, or in their rows */
+    struct model_draft_extra_ops extra;
 };
 
-/* The operations of what `name` names in --draft. */
-const struct drafter_ops *drafter_find(const char *name);
+/* Guesses for lanes[n], by a drafter of either kind: a draft model's as above, and of a finder each
+ * lane's as in struct lookup_ops, which leaves *cost as it is. */
+void drafter_propose(struct drafter *drafter, struct draft_lane *lanes, int n, struct arena *arena,
+                     struct draft_cost *cost);
 
-/* The operations above; open finds them by options->name, close accepts NULL. */
+/* The number of its row, from 0 on, by which metrics count what it guesses. */
+int drafter_number(const struct drafter *drafter);
+
+/* Of both kinds; close accepts NULL. */
+void drafter_close(struct drafter *drafter);
+void drafter_set_vocabulary(struct drafter *drafter, int n_vocab);
+void drafter_forget(struct drafter *drafter, int slot);
+
+/* ---- draft models ---- */
+
+/* The row of what `name` means in --draft. */
+const struct drafter_row *drafter_find(const char *name);
+
+/* The verbs above; open and count_threads find the drafter by options->name. */
 int drafter_open(struct drafter **drafter, const struct drafter_options *options,
                  const struct tokenizer *tok, struct error *err);
-void drafter_close(struct drafter *drafter);
-int drafter_limit(const struct drafter *drafter);
-void drafter_set_vocabulary(struct drafter *drafter, int n_vocab);
+int drafter_count_threads(const struct drafter_options *options, int n_cores, int *n_threads,
+                          struct error *err);
 void drafter_begin(struct drafter *drafter, struct sequence *seq);
 int drafter_reserve(struct drafter *drafter, struct sequence *seq, int n_positions,
                     struct error *err);
 int drafter_read(struct drafter *drafter, const struct draft_reading *readings, int n,
                  struct error *err);
-void drafter_propose(struct drafter *drafter, struct draft_lane *lanes, int n, struct arena *arena,
-                     struct draft_cost *cost);
 void drafter_commit(struct drafter *drafter, struct sequence *seq);
-void drafter_forget(struct drafter *drafter, int slot);
+
+/* What struct drafter says of it. */
+int drafter_limit(const struct drafter *drafter);
 struct draft_kv drafter_kv(const struct drafter *drafter);
-/* The window of a finder that has one becomes the branch of the lane's draft: at most lane->k
- * tokens, and none behind one of lane->ends. Errors, of the lane: ERR_NO_MEMORY. */
-void drafter_window(const struct drafter *drafter, struct draft_lane *lane, struct arena *arena);

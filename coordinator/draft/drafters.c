@@ -6,29 +6,30 @@
 
 #include "base/limits.h"
 #include "base/text/name_list.h"
-#include "coordinator/draft/internal.h"
 #include "coordinator/draft/options.h"
+#include "coordinator/sequence/sequence.h"
 
-#define FINDER_ROW(name, ops) {(name), &(ops)},
-static const struct {
-    const char *name;
-    const struct drafter_ops *ops;
-} finders[] = {FINDERS(FINDER_ROW)};
-#undef FINDER_ROW
+/* Of the rows one or more are draft models, and one or more have no name in --lookup. */
+_Static_assert((int)N_DRAFTERS - 1 <= (int)PLANNER_FINDERS, "the planner tells them apart");
+_Static_assert((int)N_DRAFTERS - 2 <= (int)NAME_LIST_NAMES_MAX, "all of them can be named");
 
-enum { N_FINDERS = sizeof finders / sizeof *finders };
-_Static_assert((int)N_FINDERS + 1 <= (int)PLANNER_FINDERS, "the planner tells them apart");
-_Static_assert((int)N_FINDERS <= (int)NAME_LIST_NAMES_MAX, "all of them can be named");
-
+/* Items whose index is that of a row of the table. */
 static int read_list(const char *lookup, struct name_list_item *items, int *n, struct error *err)
 {
-    struct name_list_name names[N_FINDERS];
-    for (int i = 0; i < N_FINDERS; i++) {
-        bool takes_file = finders[i].ops == &datastore_finder_ops;
-        names[i] = (struct name_list_name){finders[i].name, takes_file};
+    struct name_list_name names[N_DRAFTERS];
+    int numbers[N_DRAFTERS], n_names = 0;
+    for (int i = 0; i < N_DRAFTERS; i++) {
+        const struct drafter_row *row = &drafter_rows[i];
+        if (!row->lookup || row->is_of_request) continue;
+        numbers[n_names] = i;
+        names[n_names++] = (struct name_list_name){row->name, row->takes_file};
     }
-    const struct name_list list = {"--lookup", names, N_FINDERS, true};
-    return name_list_read(&list, lookup, items, n, err);
+    const struct name_list list = {"--lookup", names, n_names, true};
+    int rc = name_list_read(&list, lookup, items, n, err);
+    for (int i = 0; !rc && i < *n; i++) {
+        items[i].index = numbers[items[i].index];
+    }
+    return rc;
 }
 
 int drafters_check(const char *lookup, struct error *err)
@@ -38,26 +39,23 @@ int drafters_check(const char *lookup, struct error *err)
     return read_list(lookup, items, &n, err);
 }
 
-static int open_finder(struct drafters *d, const struct name_list_item *item,
-                       const struct lookup_options *o, struct error *err)
+/* argument[len]: what follows the finder's name in the list. */
+static int open_finder(struct drafters *d, const struct drafter_row *row, const char *argument,
+                       size_t len, const struct lookup_options *o, struct error *err)
 {
-    char *file = item->file ? strndup(item->file, item->file_len) : strdup("");
-    const struct drafter_options options = {.name = file,
+    struct drafter **finder = &d->finders[d->n_finders];
+    char *name = strndup(argument, len);
+    const struct drafter_options options = {.name = name,
                                             .n_sequences = o->n_sequences,
                                             .store_tokens = o->store_tokens,
                                             .is_shared = o->is_shared};
-    if (!file) return error_set(err, ERR_NO_MEMORY, "no memory for a finder");
-    int rc = finders[item->index].ops->open(&d->finders[d->n_finders], &options, o->tok, err);
-    if (!rc) d->n_finders++;
-    free(file);
-    return rc;
-}
-
-static int open_predicted(struct drafters *d, const struct lookup_options *o, struct error *err)
-{
-    const struct drafter_options options = {.name = "", .n_sequences = o->n_sequences};
-    int rc = predicted_finder_ops.open(&d->predicted, &options, o->tok, err);
-    if (!rc) d->finders[d->n_finders++] = d->predicted;
+    if (!name) return error_set(err, ERR_NO_MEMORY, "no memory for a finder");
+    int rc = row->lookup->open(finder, &options, o->tok, err);
+    if (!rc) {
+        (*finder)->row = row;
+        d->n_finders++;
+    }
+    free(name);
     return rc;
 }
 
@@ -69,9 +67,14 @@ int drafters_open(struct drafters *d, struct drafter *model, const struct lookup
     *d = (struct drafters){.model = model};
     TRY(read_list(options->lookup, items, &n, err));
     for (int i = 0; i < n; i++) {
-        TRY(open_finder(d, &items[i], options, err));
+        const struct drafter_row *row = &drafter_rows[items[i].index];
+        TRY(open_finder(d, row, items[i].file ? items[i].file : "", items[i].file_len, options,
+                        err));
     }
-    if (options->reads_predictions) TRY(open_predicted(d, options, err));
+    for (int i = 0; options->reads_predictions && i < N_DRAFTERS; i++) {
+        if (!drafter_rows[i].is_of_request) continue;
+        TRY(open_finder(d, &drafter_rows[i], "", 0, options, err));
+    }
 out:
     if (rc) drafters_close(d);
     return rc;
@@ -87,7 +90,10 @@ void drafters_close(struct drafters *d)
 
 bool drafters_look_up(const struct drafters *d)
 {
-    return d->n_finders > (d->predicted ? 1 : 0);
+    for (int i = 0; i < d->n_finders; i++) {
+        if (!d->finders[i]->row->is_of_request) return true;
+    }
+    return false;
 }
 
 bool drafters_any(const struct drafters *d)
@@ -95,19 +101,41 @@ bool drafters_any(const struct drafters *d)
     return d->model || drafters_look_up(d);
 }
 
-struct drafter *drafters_predicted(const struct drafters *d, const struct sequence *seq,
-                                   struct planner_offer *offer)
+bool drafters_may_look(const struct drafter *finder, const struct sequence *seq)
 {
-    *offer = (struct planner_offer){.finder = d->n_finders - 1};
-    bool has_any = d->predicted && d->predicted->ops->look(d->predicted, seq, offer);
-    return has_any ? d->predicted : NULL;
+    return finder->row->source != LOOKUP_MADE_TEXTS || !sequence_ignores_texts(seq);
+}
+
+static bool is_brought(const struct drafter *finder, const struct sequence *seq)
+{
+    return finder->row->is_of_request && drafters_may_look(finder, seq) &&
+           finder->row->lookup->extra.is_brought(seq);
+}
+
+bool drafters_is_brought(const struct drafters *d, const struct sequence *seq)
+{
+    for (int i = 0; i < d->n_finders; i++) {
+        if (is_brought(d->finders[i], seq)) return true;
+    }
+    return false;
+}
+
+struct drafter *drafters_brought(const struct drafters *d, const struct sequence *seq,
+                                 struct planner_offer *offer)
+{
+    for (int i = 0; i < d->n_finders; i++) {
+        struct drafter *finder = d->finders[i];
+        *offer = (struct planner_offer){.finder = i};
+        if (is_brought(finder, seq) && lookup_offer(finder, seq, offer)) return finder;
+    }
+    return NULL;
 }
 
 struct drafter *drafters_first(const struct drafters *d)
 {
     if (d->model) return d->model;
     for (int i = 0; i < d->n_finders; i++) {
-        if (d->finders[i]->ops->is_of_text) return d->finders[i];
+        if (d->finders[i]->row->source == LOOKUP_OWN_TEXT) return d->finders[i];
     }
     return NULL;
 }
@@ -125,33 +153,43 @@ void drafters_commit(struct drafters *d, struct sequence *seq)
     if (d->model) drafter_commit(d->model, seq);
 }
 
-void drafters_finished(struct drafters *d, const struct sequence *seq)
+void drafters_observe_text(struct drafters *d, const struct sequence *seq)
 {
     for (int i = 0; i < d->n_finders; i++) {
-        if (d->finders[i]->ops->finished) d->finders[i]->ops->finished(d->finders[i], seq);
+        const struct lookup_extra_ops *extra = &d->finders[i]->row->lookup->extra;
+        if (extra->observe_text) extra->observe_text(d->finders[i], seq);
     }
 }
 
 bool drafters_observes(const struct drafters *d)
 {
     for (int i = 0; i < d->n_finders; i++) {
-        if (d->finders[i]->ops->observe) return true;
+        if (d->finders[i]->row->lookup->extra.observe_rows) return true;
     }
     return false;
 }
 
-void drafters_observe(struct drafters *d, const struct sequence *seq, const struct draft_rows *rows)
+void drafters_observe_rows(struct drafters *d, const struct sequence *seq,
+                           const struct draft_rows *rows)
 {
     for (int i = 0; i < d->n_finders; i++) {
-        const struct drafter_ops *ops = d->finders[i]->ops;
-        if (ops->observe) ops->observe(d->finders[i], seq, rows);
+        const struct lookup_extra_ops *extra = &d->finders[i]->row->lookup->extra;
+        if (extra->observe_rows) extra->observe_rows(d->finders[i], seq, rows);
     }
 }
 
-const struct drafter *drafters_window(const struct drafters *d)
+const struct drafter *drafters_extra_rows(const struct drafters *d)
 {
     for (int i = 0; i < d->n_finders; i++) {
-        if (d->finders[i]->ops->window) return d->finders[i];
+        if (d->finders[i]->row->lookup->extra.extra_rows) return d->finders[i];
+    }
+    return NULL;
+}
+
+const struct drafter *drafters_continuation(const struct drafters *d)
+{
+    for (int i = 0; i < d->n_finders; i++) {
+        if (d->finders[i]->row->lookup->extra.continue_from) return d->finders[i];
     }
     return NULL;
 }

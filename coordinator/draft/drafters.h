@@ -2,21 +2,15 @@
  * each sequence and round the planner says which of them guesses. Owned by the engine thread. */
 #pragma once
 
-#include "coordinator/draft/drafter.h"
+#include "coordinator/draft/lookup.h"
 
 struct drafters {
     struct drafter *model; /* lent; NULL = none */
     int n_finders;
     struct drafter *finders[PLANNER_FINDERS]; /* [n_finders] by struct planner_offer's `finder` */
-    /* The last of the finders, which guesses for requests that predict their answers; NULL: there
-     * is none. */
-    struct drafter *predicted;
 };
 
 enum { STORE_TOKENS_DEFAULT = 1 << 20 };
-
-/* Where guesses are looked up if nobody says. */
-#define LOOKUP_DEFAULT "session"
 
 /* Checks what --lookup says: "none", or names with commas between them. Errors: ERR_ARGUMENT there
  * is no such name; the text lists them. */
@@ -43,30 +37,42 @@ void drafters_close(struct drafters *drafters);
 bool drafters_any(const struct drafters *drafters);
 bool drafters_look_up(const struct drafters *drafters);
 
+/* Why a sequence whose K is its own has no guesses if there is no such drafter. */
+#define DRAFTERS_OWN_K_NEEDS "a K of its own needs a draft model or --lookup " LOOKUP_DEFAULT
+
 /* Who guesses for sequences whose K is their own: the model, otherwise a finder that depends on
  * nothing but their text; NULL. */
 struct drafter *drafters_first(const struct drafters *drafters);
 
-/* The finder of predictions, where it knows how the text goes on, and *offer is what it offers;
- * NULL: it does not, or there is none. */
-struct drafter *drafters_predicted(const struct drafters *drafters, const struct sequence *seq,
-                                   struct planner_offer *offer);
+/* Whether the sequence's request brings something that a finder looks in, and that may be looked in
+ * for it. */
+bool drafters_is_brought(const struct drafters *drafters, const struct sequence *seq);
+
+/* The finder that guesses from what the sequence's request brings, where it has guesses, and *offer
+ * is what it offers; NULL: there are none, and *offer may be anything. */
+struct drafter *drafters_brought(const struct drafters *drafters, const struct sequence *seq,
+                                 struct planner_offer *offer);
+
+/* Whether what the finder looks in may be used for the sequence. */
+bool drafters_may_look(const struct drafter *finder, const struct sequence *seq);
 
 void drafters_set_vocabulary(struct drafters *drafters, int n_vocab);
 
-/* The round is over, as in struct drafter_ops. */
+/* The round is over, as in struct model_draft_ops. */
 void drafters_commit(struct drafters *drafters, struct sequence *seq);
 
-/* The sequence's text is complete. */
-void drafters_finished(struct drafters *drafters, const struct sequence *seq);
+/* The sequence's text is complete: finders that learn from texts do. */
+void drafters_observe_text(struct drafters *drafters, const struct sequence *seq);
 
-/* Whether a finder learns from rows, and the rows of a round, as in struct drafter_ops. */
+/* Whether a finder learns from rows, and the rows of a round, as in struct lookup_ops. */
 bool drafters_observes(const struct drafters *drafters);
-void drafters_observe(struct drafters *drafters, const struct sequence *seq,
-                      const struct draft_rows *rows);
+void drafters_observe_rows(struct drafters *drafters, const struct sequence *seq,
+                           const struct draft_rows *rows);
 
-/* The first finder that has a window; NULL: none has. */
-const struct drafter *drafters_window(const struct drafters *drafters);
+/* The first finder that has extra rows, and the first one that can continue from guesses; NULL:
+ * there is none. */
+const struct drafter *drafters_extra_rows(const struct drafters *drafters);
+const struct drafter *drafters_continuation(const struct drafters *drafters);
 
 /* The sequence in this slot is over, or gives up its place. */
 void drafters_forget(struct drafters *drafters, int slot);

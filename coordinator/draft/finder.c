@@ -1,8 +1,8 @@
 /* What finders have in common. */
 #include <string.h>
 
-#include "coordinator/draft/drafter.h"
-#include "coordinator/draft/internal.h"
+#include "coordinator/draft/finder.h"
+#include "coordinator/draft/lookup.h"
 #include "coordinator/sequence/sequence.h"
 
 /* A distribution with its arrays. */
@@ -74,10 +74,10 @@ void finder_append(struct draft_lane *lane, const int32_t *tokens, int n, struct
     lane->draft->n_appended = lane->draft->n - first;
 }
 
-void drafter_window(const struct drafter *drafter, struct draft_lane *lane, struct arena *arena)
+void lookup_extra_rows(const struct drafter *finder, struct draft_lane *lane, struct arena *arena)
 {
     struct draft *draft = lane->draft;
-    int n = drafter->ops->window(drafter, lane->seq, draft->branch, lane->k);
+    int n = finder->row->lookup->extra.extra_rows(finder, lane->seq, draft->branch, lane->k);
     struct one_hot *own = make_one_hots(draft->branch, n, arena, &lane->err);
     draft->n_branch = 0;
     for (int i = 0; own && i < n; i++) {

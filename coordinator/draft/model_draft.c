@@ -71,7 +71,6 @@ static int model_draft_open(struct drafter **drafter, const struct drafter_optio
     struct model_draft *d = NULL;
     *drafter = NULL;
     TRY(mem_array(&d, 1, sizeof *d, err));
-    d->base.ops = &model_draft_ops;
     d->options = *options;
     TRY(checkpoint_open(&d->checkpoint, options->name, err));
     if (options->is_strict) TRY(checkpoint_demand_known_keys(d->checkpoint, err));
@@ -99,6 +98,8 @@ static int model_draft_open(struct drafter **drafter, const struct drafter_optio
     if (options->like) mo.like = ((const struct model_draft *)options->like)->model;
     d->n_rows_max = mo.max_rows;
     TRY(open_blocks(d, mo.n_kv_blocks, err));
+    d->base.pool = &d->pool;
+    d->base.limit = least(cfg->max_positions, mo.n_kv_blocks * KV_BLOCK_TOKENS);
     TRY(mem_array(&d->feedings, (size_t)options->n_sequences, sizeof *d->feedings, err));
     TRY(mem_array(&d->passing, (size_t)options->n_sequences, sizeof *d->passing, err));
     TRY(mem_array(&d->forward, (size_t)options->n_sequences, sizeof *d->forward, err));
@@ -139,15 +140,6 @@ static void model_draft_close(struct drafter *drafter)
     free(d->logits);
     free(d->best);
     free(d);
-}
-
-/* Its context or its KV cache, whichever ends first. */
-static int model_draft_limit(const struct drafter *drafter)
-{
-    const struct model_draft *d = (const struct model_draft *)drafter;
-    int context = checkpoint_config(d->checkpoint)->max_positions;
-    int kv = d->pool.n_blocks * KV_BLOCK_TOKENS;
-    return context < kv ? context : kv;
 }
 
 static void model_draft_forget(struct drafter *drafter, int slot)
@@ -211,12 +203,6 @@ static void model_draft_commit(struct drafter *drafter, struct sequence *seq)
     prefix_cache_publish(table, &d->pool, seq->tokens, seq->n_draft_kv);
     /* The last token may be read once more, for its row. */
     block_table_give_up(table, &d->pool, seq->n_draft_kv - 1);
-}
-
-static struct draft_kv model_draft_kv(const struct drafter *drafter)
-{
-    const struct model_draft *d = (const struct model_draft *)drafter;
-    return (struct draft_kv){d->pool.n_blocks, d->pool.n_free, d->pool.n_cached};
 }
 
 /* ---- reading ---- */
@@ -304,21 +290,15 @@ out:
     return rc;
 }
 
-const struct drafter_ops model_draft_ops = {
+const struct model_draft_ops model_draft_ops = {
     .open = model_draft_open,
     .close = model_draft_close,
-    .limit = model_draft_limit,
     .set_vocabulary = model_draft_set_vocabulary,
     .begin = model_draft_begin,
-    .reserve = model_draft_reserve,
     .read = model_draft_read,
+    .forget = model_draft_forget,
+    .reserve = model_draft_reserve,
     .propose = model_draft_propose,
     .commit = model_draft_commit,
-    .predict = model_draft_predict,
-    .forget = model_draft_forget,
-    .kv = model_draft_kv,
-    .count_threads = model_draft_count_threads,
-    .name = "model",
-    .counted = SIGNALS_MODEL,
-    .has_tokenizer = true,
+    .extra = {.predict = model_draft_predict, .count_threads = model_draft_count_threads},
 };

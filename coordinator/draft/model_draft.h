@@ -3,7 +3,6 @@
 #pragma once
 
 #include "coordinator/draft/drafter.h"
-#include "coordinator/draft/internal.h"
 #include "coordinator/draft/options.h"
 #include "coordinator/kv/prefix_cache.h"
 #include "coordinator/sequence/sequence.h"
@@ -127,7 +126,7 @@ int model_draft_row_chances(const struct sequence *seq, const struct guess_row *
 
 /* ---- model_draft_guess.c ---- */
 
-/* struct drafter_ops: */
+/* struct model_draft_ops: */
 
 void model_draft_propose(struct drafter *drafter, struct draft_lane *lanes, int n,
                          struct arena *arena, struct draft_cost *cost);

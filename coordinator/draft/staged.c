@@ -45,8 +45,8 @@ static void look(const struct staged *s, struct draft_lane *lane)
     expected->n_passes++;
     if (!is_worth_it) return;
     expected->n =
-        s->finder->ops->expect(s->finder, lane->seq, draft->base + draft->n, expected->tokens,
-                               lane->k - draft->n - 1, &expected->evidence);
+        lookup_continue_from(s->finder, lane->seq, draft->base + draft->n, expected->tokens,
+                             lane->k - draft->n - 1, &expected->evidence);
 }
 
 static void expect(struct draft_stage *stage, struct draft_lane *const *lanes, int n)
@@ -88,12 +88,12 @@ static void compare(struct draft_stage *stage, struct draft_lane *const *lanes, 
     }
 }
 
-static void foresee(struct draft_stage *stage, const struct sequence *seq, float *chances)
+static void predict(struct draft_stage *stage, const struct sequence *seq, float *chances)
 {
     struct staged *s = staged_of(stage);
     int32_t tokens[DRAFT_MAX];
     int evidence = 0;
-    int n = s->finder->ops->expect(s->finder, seq, seq->n_tokens, tokens, DRAFT_MAX - 1, &evidence);
+    int n = lookup_continue_from(s->finder, seq, seq->n_tokens, tokens, DRAFT_MAX - 1, &evidence);
     planner_stage_chances(s->planner, &seq->planner_state, evidence, n, chances);
 }
 
@@ -113,10 +113,8 @@ void staged_begin(struct staged *s, enum staged_mode mode, const struct drafters
                   struct planner *planner)
 {
     *s = (struct staged){
-        .base = {expect, compare, foresee}, .reads_all = mode == STAGED_ON, .planner = planner};
+        .base = {expect, compare, predict}, .reads_all = mode == STAGED_ON, .planner = planner};
     if (mode == STAGED_OFF) return;
-    for (int i = 0; i < drafters->n_finders && !s->finder; i++) {
-        if (drafters->finders[i]->ops->expect) s->finder = drafters->finders[i];
-    }
+    s->finder = drafters_continuation(drafters);
     if (drafters->model && s->finder) drafters->model->stage = &s->base;
 }

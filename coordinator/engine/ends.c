@@ -160,7 +160,7 @@ static void finish(struct engine *e, struct sequence *seq)
         job_end(seq->job, rc ? job_end_of_error(rc) : JOB_END_ANSWERED, rc, &err);
     } else if (seq->finish_reason) {
         sequence_finish(seq, engine_group(e)->arithmetic, &e->planner);
-        drafters_finished(e->options.drafters, seq);
+        drafters_observe_text(e->options.drafters, seq);
     }
 }
 

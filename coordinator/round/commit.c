@@ -35,7 +35,6 @@ static const struct drafter *branch_drafter(const struct round *r, const struct 
 static void count(const struct round *r, const struct round_lane *lane)
 {
     const struct draft *draft = &lane->draft;
-    const struct drafter *predicted = r->tools->drafters->predicted;
     struct generate_counters *c = &lane->seq->counters;
     struct job_work *work = &lane->seq->job->work;
     int n_accepted = lane->path.n_chain, n_branch = count_branch(lane);
@@ -60,11 +59,11 @@ static void count(const struct round *r, const struct round_lane *lane)
         c->tested_at[i] += i <= n_accepted ? 1 : 0;
         c->accepted_at[i] += i < n_accepted ? 1 : 0;
     }
-    /* From what the request predicts: the chain, or a branch beside that of the draft. */
-    if (predicted && draft->n > 0 && lane->plan.drafter == predicted) {
+    /* From what the request brings: the chain, or a branch beside that of the draft. */
+    if (draft->n > 0 && lane->plan.drafter->row->is_of_request) {
         c->predicted += (uint32_t)draft->n;
         c->predicted_accepted += (uint32_t)n_accepted;
-    } else if (predicted && n_branch > 0 && branch_drafter(r, lane) == predicted) {
+    } else if (n_branch > 0 && branch_drafter(r, lane)->row->is_of_request) {
         c->predicted += (uint32_t)n_branch;
         c->predicted_accepted += (uint32_t)lane->path.n_branch;
     }
@@ -131,7 +130,13 @@ static void observe(struct round *r, const struct round_lane *lane, const struct
     for (int i = 0; i < n; i++) {
         parents[1 + i] = lane->tree ? 1 + lane->tree->guesses.parents[i] : i;
     }
-    drafters_observe(r->tools->drafters, seq, &said);
+    drafters_observe_rows(r->tools->drafters, seq, &said);
+}
+
+/* A drafter's label in the metrics, which have one for each row of the table of drafters. */
+static enum signals_drafter counted(const struct drafter *drafter)
+{
+    return (enum signals_drafter)drafter_number(drafter);
 }
 
 /* Notes what the round has added, for the metrics; n_before and last_us are from before it. The
@@ -150,11 +155,12 @@ static void note_commit(struct round *r, const struct round_lane *lane, int n_be
         .n_siblings_accepted = lane->n_accepted - lane->path.n_chain - lane->path.n_branch,
         .n_branch = n_branch,
         .n_branch_accepted = lane->path.n_branch,
-        .drafter = lane->draft.n > 0 ? lane->plan.drafter->ops->counted : SIGNALS_MODEL,
         .n_tokens = seq->n_tokens - n_before,
         .gap_us = last_us ? seq->last_token_us - last_us : 0,
     };
-    if (n_branch > 0) commit.branch_drafter = branch_drafter(r, lane)->ops->counted;
+    if (commit.n_drafted > 0) commit.drafter = counted(lane->plan.drafter);
+    if (commit.n_appended > 0) commit.appended_drafter = counted(r->tools->appended->finder);
+    if (n_branch > 0) commit.branch_drafter = counted(branch_drafter(r, lane));
     signals_commit(r->tools->signals, &commit);
     if (last_us) return;
     int n_reused = (int)seq->counters.target_reused;

@@ -140,7 +140,7 @@ void round_propose(struct round *r)
         }
     }
     propose_with_model(r);
-    /* Then what is found besides: a branch, or the window of a finder as one. */
+    /* Then what is found besides: a branch, or the extra rows of a finder as one. */
     for (int i = 0; i < r->n_lanes; i++) {
         struct round_lane *lane = &r->lanes[i];
         if (lane->err.code) continue;
@@ -150,7 +150,7 @@ void round_propose(struct round *r)
                                         .k = lane->plan.n_window,
                                         .ends = &lane->seq->ends,
                                         .draft = &lane->draft};
-            drafter_window(lane->plan.window, &wanted, &r->arena); /* without memory, none */
+            lookup_extra_rows(lane->plan.window, &wanted, &r->arena); /* without memory, none */
         }
     }
     r->prepare_us = clock_now_us() - r->begin_us;

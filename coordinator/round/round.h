@@ -31,7 +31,7 @@ struct round_lane {
 /* True if a finder makes the lane's guesses. */
 static inline bool round_is_found(const struct round_lane *lane)
 {
-    return lane->plan.k > 0 && lane->plan.drafter->ops->look;
+    return lane->plan.k > 0 && lane->plan.drafter->row->lookup;
 }
 
 /* Guesses of the lane's drafter, without those that were found after them. */

@@ -105,7 +105,7 @@ const struct generate_round *round_trace(struct round *r, const struct round_lan
     *trace = (struct generate_round){
         .n_guesses = n,
         .guesses = guesses,
-        .drafter = draft->n ? lane->plan.drafter->ops->name : "",
+        .drafter = draft->n ? lane->plan.drafter->row->name : "",
         .n_kept = lane->n_accepted,
         .next_p = known_p(&rows[lane->n_accepted], accepted->ids[lane->n_accepted]),
     };

@@ -17,8 +17,8 @@ enum {
     SCORE_ITEM_BYTES = 16,
     /* Tokens of texts that finders read in a round: together, and of each text at least. A token
      * takes them about 0.2 us. */
-    STUDY_TOKENS = 1024,
-    STUDY_LEAST = 2 * DRAFT_MAX
+    FINDERS_TOKENS = 1024,
+    FINDERS_LEAST = 2 * DRAFT_MAX
 };
 
 /* Times a step of one row: how long a step may take in which nobody decodes. The time of a step
@@ -41,8 +41,7 @@ static int model_limit(const struct planning *p, struct sequence *seq)
 {
     if (!planning_has_model(p, seq)) return 0;
     int room = drafter_limit(p->s->drafters->model) - seq->n_tokens;
-    bool has_prediction = seq->job->predicted && !sequence_ignores_texts(seq);
-    bool has_finder = has_prediction || drafters_look_up(p->s->drafters);
+    bool has_finder = drafters_look_up(p->s->drafters) || drafters_is_brought(p->s->drafters, seq);
     if (room <= 0 && has_finder && planning_is_planned(seq)) return 0;
     if (room <= 0) {
         seq->speculation_off = "the text has outgrown the draft's context or KV cache";
@@ -55,10 +54,10 @@ static int model_limit(const struct planning *p, struct sequence *seq)
 static bool is_behind(const struct planning *p, const struct sequence *seq)
 {
     struct planner_offer offer;
-    if (planning_own_predicted(p, seq, &offer)) return false;
+    if (planning_own_brought(p, seq, &offer)) return false;
     if (p->s->drafters->model) return planning_n_missed(seq) > CAUGHT_UP_TOKENS;
     struct drafter *finder = drafters_first(p->s->drafters);
-    return finder && finder->ops->study(finder, seq, 0) > 0;
+    return finder && lookup_read(finder, seq, 0) > 0;
 }
 
 /* Without a model the first finder guesses, where it finds something. */
@@ -69,10 +68,10 @@ static int own_found_k(const struct planning *p, struct sequence *seq)
     int k = planning_is_first_plain(seq)
                 ? 0
                 : planner_own_k(&seq->planner_state, planning_guess_room(p, seq));
-    bool has_none = !finder && (!seq->job->predicted || sequence_ignores_texts(seq));
-    if (has_none) seq->speculation_off = "a K of its own needs a draft model or --lookup session";
+    bool has_none = !finder && !drafters_is_brought(p->s->drafters, seq);
+    if (has_none) seq->speculation_off = DRAFTERS_OWN_K_NEEDS;
     if (k == 0 || !finder) return 0;
-    return is_behind(p, seq) || finder->ops->look(finder, seq, &offer) ? k : 0;
+    return is_behind(p, seq) || lookup_offer(finder, seq, &offer) ? k : 0;
 }
 
 /* K of a sequence whose strategy does not leave it to the planner. */
@@ -80,7 +79,7 @@ static int own_k(const struct planning *p, struct sequence *seq)
 {
     struct planner_offer offer;
     if (planning_is_planned(seq)) return 0;
-    if (planning_own_predicted(p, seq, &offer)) {
+    if (planning_own_brought(p, seq, &offer)) {
         return planner_own_k(&seq->planner_state, planning_guess_room(p, seq));
     }
     if (!p->s->drafters->model) return own_found_k(p, seq);
@@ -92,7 +91,7 @@ static struct lane_plan *add_lane(struct planning *p, struct sequence *seq, int 
     struct lane_plan *lane = &p->plan->lanes[p->plan->n_lanes++];
     bool is_last = n_tokens == n_unread(seq) && !seq->is_score;
     *lane = (struct lane_plan){.seq = seq, .n_tokens = n_tokens, .k = k, .is_last = is_last};
-    if (k > 0) lane->drafter = planning_own_predicted(p, seq, &lane->offer);
+    if (k > 0) lane->drafter = planning_own_brought(p, seq, &lane->offer);
     if (k > 0 && !lane->drafter) {
         lane->offer = (struct planner_offer){0};
         lane->drafter = drafters_first(p->s->drafters);
@@ -295,12 +294,12 @@ static int list_offers(const struct planning *p, struct lane_plan *lane,
     int n = 0, room = planning_guess_room(p, seq);
     for (int i = 0; i < p->s->drafters->n_finders && room > 0; i++) {
         const struct drafter *finder = p->s->drafters->finders[i];
-        if (finder->ops->keeps_texts && sequence_ignores_texts(seq)) continue;
+        if (!drafters_may_look(finder, seq)) continue;
         offers[n] = (struct planner_offer){.finder = i};
-        if (!finder->ops->look(finder, seq, &offers[n])) continue;
+        if (!lookup_offer(finder, seq, &offers[n])) continue;
         offers[n].k_max = least(offers[n].k_max, room);
         struct lane_found *found = &lane->found[n];
-        found->n = finder->ops->foresee(finder, seq, found->tokens, FORESEEN_MAX);
+        found->n = lookup_preview(finder, seq, found->tokens, FORESEEN_MAX);
         offers[n].is_fixed = found->n > 0;
         found->offer = offers[n++];
     }
@@ -309,11 +308,11 @@ static int list_offers(const struct planning *p, struct lane_plan *lane,
 }
 
 /* Passes that the draft may save for a lane. */
-static void foresee_passes(const struct planning *p, const struct sequence *seq,
+static void predict_passes(const struct planning *p, const struct sequence *seq,
                            struct planner_lane *lane)
 {
     struct draft_stage *stage = lane->k_max > 0 ? p->s->drafters->model->stage : NULL;
-    if (stage) stage->foresee(stage, seq, lane->staged);
+    if (stage) stage->predict(stage, seq, lane->staged);
 }
 
 /* What the planner has chosen for a lane. */
@@ -432,7 +431,7 @@ static void plan_guesses(struct planning *p)
             .siblings_max = p->s->is_halved ? 0 : seq->siblings_max,
             .nodes_max = TREE_PATHS_MAX - 1, /* each sibling ends a path, and so does a branch */
         };
-        foresee_passes(p, seq, &lanes[n]);
+        predict_passes(p, seq, &lanes[n]);
         lanes[n].grows = may_grow(p, seq, &lanes[n]);
         owners[n++] = lane;
     }
@@ -461,16 +460,16 @@ static void plan_guesses(struct planning *p)
 
 /* Finders read what was committed. Of a long text that others have read before, which decodes at
  * once, they read a part in each round. */
-static void study(const struct planning *p)
+static void read_texts(const struct planning *p)
 {
-    int room = STUDY_TOKENS;
+    int room = FINDERS_TOKENS;
     for (int i = 0; i < p->n * p->s->drafters->n_finders; i++) {
         struct drafter *finder = p->s->drafters->finders[i / p->n];
         const struct sequence *seq = p->seqs[i % p->n];
         if (seq->is_score || seq->n_draft == 0) continue;
-        int before = finder->ops->study(finder, seq, 0);
+        int before = lookup_read(finder, seq, 0);
         if (before == 0) continue;
-        room -= before - finder->ops->study(finder, seq, room > STUDY_LEAST ? room : STUDY_LEAST);
+        room -= before - lookup_read(finder, seq, room > FINDERS_LEAST ? room : FINDERS_LEAST);
     }
 }
 
@@ -497,7 +496,7 @@ void scheduler_plan(struct scheduler *s, struct sequence **seqs, int n, struct r
     int n_feeding = 0;
     plan->n_lanes = plan->n_readings = plan->n_tokens = plan->n_prompt = plan->n_tails = 0;
     s->n_rounds++;
-    study(&p);
+    read_texts(&p);
     for (int i = 0; i < n; i++) {
         n_feeding += feeds(seqs[i]) ? 1 : 0;
     }

@@ -1,11 +1,11 @@
-/* Windows: tokens that a finder wants checked for what their rows teach it (struct drafter_ops).
- * They promise nothing, so they get rows that cost next to nothing: those by which the step of the
- * round as it is planned becomes hardly longer. */
+/* Windows: tokens that a finder wants checked for what their rows teach it (extra_rows of a struct
+ * lookup_extra_ops). They promise nothing, so they get rows that cost next to nothing: those by
+ * which the step of the round as it is planned becomes hardly longer. */
 #include "coordinator/schedule/parts.h"
 
 #include <string.h>
 
-enum { WINDOW_MAX = 8 /* tokens: as many as a trajectory has (lookup/trajectory.h) */ };
+enum { WINDOW_MAX = 8 /* tokens: more of them would hardly teach anything */ };
 
 /* Times the step without windows: it may take as long with them. */
 static const double free_stretch = 1.01;
@@ -44,7 +44,7 @@ static int list_lanes(struct lane_plan **lanes, int n, struct lane_plan **list)
 void planning_open_windows(struct planning *p, struct lane_plan **lanes, int n)
 {
     struct lane_plan *list[SEQUENCES_MAX];
-    const struct drafter *finder = drafters_window(p->s->drafters);
+    const struct drafter *finder = drafters_extra_rows(p->s->drafters);
     if (!finder || p->s->is_halved) return;
     int n_listed = list_lanes(lanes, n, list);
     int room = n_listed > 0 ? free_rows(p) : 0;

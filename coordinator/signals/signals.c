@@ -252,8 +252,8 @@ static void count_drafters(struct signals *s, const struct signals_commit *c)
     signals_add(s, SIGNAL_DRAFTER_TOKENS, (int)c->drafter, n_own);
     signals_add(s, SIGNAL_DRAFTER_ACCEPTED, (int)c->drafter, n_kept);
     if (c->n_appended == 0) return;
-    signals_add(s, SIGNAL_DRAFTER_TOKENS, SIGNALS_SESSION, c->n_appended);
-    signals_add(s, SIGNAL_DRAFTER_ACCEPTED, SIGNALS_SESSION, c->n_accepted - n_kept);
+    signals_add(s, SIGNAL_DRAFTER_TOKENS, (int)c->appended_drafter, c->n_appended);
+    signals_add(s, SIGNAL_DRAFTER_ACCEPTED, (int)c->appended_drafter, c->n_accepted - n_kept);
 }
 
 static void count_siblings(struct signals *s, const struct signals_commit *c)

@@ -79,13 +79,14 @@ void signals_round(struct signals *signals, const struct signals_round *round);
 
 /* The tokens and guesses that a round has added to one sequence. */
 struct signals_commit {
-    int n_drafted, n_accepted;           /* of the chain of guesses */
-    int n_appended;                      /* the last of n_drafted, made by the session's finder */
-    int n_siblings, n_siblings_accepted; /* further guesses for its places */
-    int n_branch, n_branch_accepted;     /* the same, of a second chain */
-    enum signals_drafter drafter;        /* of the others; with n_drafted > 0 */
-    enum signals_drafter branch_drafter; /* of the second chain; with n_branch > 0 */
-    int n_tokens;                        /* that were committed */
+    int n_drafted, n_accepted;             /* of the chain of guesses */
+    int n_appended;                        /* the last of n_drafted, which a finder has made */
+    int n_siblings, n_siblings_accepted;   /* further guesses for its places */
+    int n_branch, n_branch_accepted;       /* the same, of a second chain */
+    enum signals_drafter drafter;          /* of the others; with n_drafted > 0 */
+    enum signals_drafter appended_drafter; /* of the last ones; with n_appended > 0 */
+    enum signals_drafter branch_drafter;   /* of the second chain; with n_branch > 0 */
+    int n_tokens;                          /* that were committed */
     int64_t gap_us; /* since the sequence's last token; 0 = these are the first */
 };
 

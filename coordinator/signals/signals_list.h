@@ -2,6 +2,8 @@
  * by. */
 #pragma once
 
+#include "coordinator/draft/table.h"
+
 /* SIGNAL_RUNNING and so on: the index of each row of coordinator/signals/signals_rows.h. Those
  * before SIGNALS_OF_VLLM have the meaning of vLLM's metric of the same name. */
 enum signal {
@@ -34,14 +36,9 @@ enum signals_reason {
 
 enum signals_blocks_state { SIGNALS_IN_USE, SIGNALS_FREE, SIGNALS_CACHED, SIGNALS_BLOCK_STATES };
 
-/* Who made guesses (coordinator/draft/internal.h). */
+/* Who made guesses: SIGNALS_MODEL and so on, one for each row of the table of drafters. */
+#define SIGNALS_OF_ROW(id, ...) SIGNALS_##id,
 enum signals_drafter {
-    SIGNALS_MODEL,
-    SIGNALS_SESSION,
-    SIGNALS_STORE,
-    SIGNALS_DATASTORE,
-    SIGNALS_RECYCLED,
-    SIGNALS_LOOKAHEAD,
-    SIGNALS_PREDICTION,
-    SIGNALS_DRAFTERS
+    DRAFTERS(SIGNALS_OF_ROW, SIGNALS_OF_ROW, SIGNALS_OF_ROW, SIGNALS_OF_ROW) SIGNALS_DRAFTERS
 };
+#undef SIGNALS_OF_ROW

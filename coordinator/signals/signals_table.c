@@ -37,11 +37,9 @@ static const char *const part_names[SIGNALS_PARTS] = {
 };
 static const char *const block_states[SIGNALS_BLOCK_STATES] = {
     [SIGNALS_IN_USE] = "in_use", [SIGNALS_FREE] = "free", [SIGNALS_CACHED] = "cached"};
+#define NAME_OF_ROW(id, name, ...) name,
 static const char *const drafters[SIGNALS_DRAFTERS] = {
-    [SIGNALS_MODEL] = "model",          [SIGNALS_SESSION] = "session",
-    [SIGNALS_STORE] = "store",          [SIGNALS_DATASTORE] = "datastore",
-    [SIGNALS_RECYCLED] = "recycled",    [SIGNALS_LOOKAHEAD] = "lookahead",
-    [SIGNALS_PREDICTION] = "prediction"};
+    DRAFTERS(NAME_OF_ROW, NAME_OF_ROW, NAME_OF_ROW, NAME_OF_ROW)};
 static const char *const has_guesses[] = {"no", "yes"};
 static const char *const directions[] = {"sent", "received"};
 static const char *const reasons[SIGNALS_REASONS] = {

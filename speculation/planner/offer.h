@@ -9,7 +9,7 @@
 #include "speculation/planner/alpha.h"
 
 enum {
-    PLANNER_FINDERS = 6,                    /* drafters that find */
+    PLANNER_FINDERS = 12,                   /* drafters that find, at most */
     PLANNER_DRAFTERS = 1 + PLANNER_FINDERS, /* with the draft model */
     /* Besides them: what is found is not offered but expected of the draft
      * (speculation/planner/stage.h). */

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "coordinator/draft/internal.h"
+#include "coordinator/draft/finder.h"
 #include "coordinator/round/round.h"
 #include "tests/support/drafter_world.h"
 
@@ -279,6 +279,7 @@ static struct bench b;
 static struct planner planner;
 static struct signals *signals;
 static struct halves halves;
+static struct appended appended;
 static struct round_tools tools;
 static struct round r;
 static struct lane_tree tree;
@@ -315,7 +316,9 @@ static void open_round(void)
     b.seq->job->reply = &no_reader;
     b.seq->n_target_kv = N_PROMPT - 1;
     CHECK_OK(signals_open(&signals, &options, &err));
+    appended_begin(&appended, APPEND_ON, &b.drafters, &planner);
     tools = (struct round_tools){.drafters = &b.drafters,
+                                 .appended = &appended,
                                  .target_pool = &b.target_pool,
                                  .planner = &planner,
                                  .halves = &halves,

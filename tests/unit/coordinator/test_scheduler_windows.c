@@ -69,7 +69,7 @@ START_TEST(as_many_rows_are_checked_as_cost_next_to_nothing)
     ck_assert_int_eq(n_windows, costs[_i].n_windows);
     for (int i = 0; i < n; i++) {
         const struct lane_plan *lane = &w.plan.lanes[i];
-        ck_assert(lane->window == (lane->n_window > 0 ? drafters_window(&w.drafters) : NULL));
+        ck_assert(lane->window == (lane->n_window > 0 ? drafters_extra_rows(&w.drafters) : NULL));
         least = world_least(least, lane->n_window);
         most = world_most(most, lane->n_window);
     }

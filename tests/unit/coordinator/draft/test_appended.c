@@ -30,7 +30,7 @@ static void open_appending(struct appending *a, enum append_mode mode)
     drafters_set_vocabulary(&a->bench.drafters, 4096);
     a->bench.seq = place_text(&a->bench, 0, text, N_TEXT);
     struct drafter *finder = a->bench.drafters.finders[0];
-    ck_assert_int_eq(finder->ops->study(finder, a->bench.seq, ALL), 0);
+    ck_assert_int_eq(lookup_read(finder, a->bench.seq, ALL), 0);
     appended_begin(&a->appended, mode, &a->bench.drafters, &a->planner);
 }
 
@@ -95,7 +95,7 @@ START_TEST(nothing_is_added_behind_no_guess)
     open_appending(&a, APPEND_ON);
     struct drafter *finder = a.bench.drafters.finders[0];
     struct sequence *seq = place_text(&a.bench, 1, known, N_KNOWN);
-    ck_assert_int_eq(finder->ops->study(finder, seq, ALL), 0);
+    ck_assert_int_eq(lookup_read(finder, seq, ALL), 0);
     memcpy(seq->tokens + N_KNOWN, guesses, sizeof guesses);
     for (int n = 0; n <= N_GUESSES; n += N_GUESSES) {
         a.draft = (struct draft){.base = N_KNOWN, .n = n};
@@ -103,7 +103,7 @@ START_TEST(nothing_is_added_behind_no_guess)
         a.lane.draft = &a.draft;
         if (n > 0) a.lane.err.code = ERR_EXHAUSTED;
         struct append_lane lane = {&a.lane, ROOM, 0};
-        ck_assert_int_eq(finder->ops->expect(finder, seq, N_KNOWN + n, tokens, ROOM, &evidence),
+        ck_assert_int_eq(lookup_continue_from(finder, seq, N_KNOWN + n, tokens, ROOM, &evidence),
                          ROOM);
         arena_reset(&a.bench.arena);
         appended_add(&a.appended, &lane, 1, &load, &a.bench.arena);

@@ -18,7 +18,7 @@ enum { N_TEXT = sizeof text / sizeof *text };
 static void finish(struct bench *b, struct grant *key)
 {
     struct sequence *seq = place_studied(b, 0, key, text, N_TEXT);
-    drafters_finished(&b->drafters, seq);
+    drafters_observe_text(&b->drafters, seq);
     take_away(b, seq);
 }
 
@@ -31,7 +31,7 @@ static void finish_branches(struct bench *b)
     for (int i = 0; i < 3; i++) {
         for (int turn = 0; turn < counts[i]; turn++) {
             struct sequence *seq = place_studied(b, 0, NULL, texts[i], 3);
-            drafters_finished(&b->drafters, seq);
+            drafters_observe_text(&b->drafters, seq);
             take_away(b, seq);
         }
     }
@@ -52,7 +52,7 @@ static void propose(struct bench *b, struct sequence *seq, int siblings_max, str
     ck_assert_int_le(draft->n_siblings[0], siblings_max);
     bool is_drawn = seq->rule->judges_q && seq->sampling.temperature > 0;
     int32_t foreseen[2];
-    ck_assert_int_eq(b->finder->ops->foresee(b->finder, seq, foreseen, 2), is_drawn ? 0 : 2);
+    ck_assert_int_eq(lookup_preview(b->finder, seq, foreseen, 2), is_drawn ? 0 : 2);
     for (int i = 0; i < 2 && !is_drawn; i++) {
         ck_assert_int_eq(foreseen[i], draft->tokens[i]);
     }
@@ -73,19 +73,19 @@ START_TEST(an_offer_says_what_else_was_counted)
     struct planner_offer offer = {.finder = 3}, before = {0};
     setup(&b, "store", false);
     struct sequence *seq = place_behind_branches(&b, RULE_GREEDY);
-    ck_assert(!b.finder->ops->look(b.finder, seq, &before));
+    ck_assert(!lookup_offer(b.finder, seq, &before));
     finish_branches(&b);
-    ck_assert(b.finder->ops->look(b.finder, seq, &offer)); /* though it has been asked before */
+    ck_assert(lookup_offer(b.finder, seq, &offer)); /* though it has been asked before */
     ck_assert(offer.finder == 3 && offer.k_max == 2);
     ck_assert_int_eq(offer.evidence, planner_evidence_of_counts(1, 5, 9));
     ck_assert(offer.siblings[0] == 2 && offer.siblings[1] == 0);
     drafters_set_vocabulary(&b.drafters, 12); /* without 12 itself */
-    ck_assert(b.finder->ops->look(b.finder, seq, &offer) && offer.k_max == 1);
+    ck_assert(lookup_offer(b.finder, seq, &offer) && offer.k_max == 1);
     ck_assert_int_eq(offer.siblings[0], 2);
     drafters_set_vocabulary(&b.drafters, VOCAB);
-    ck_assert(b.finder->ops->look(b.finder, seq, &offer) && offer.k_max == 2);
+    ck_assert(lookup_offer(b.finder, seq, &offer) && offer.k_max == 2);
     seq->tokens[seq->n_tokens++] = 2;
-    ck_assert(b.finder->ops->look(b.finder, seq, &offer) && offer.k_max == 1);
+    ck_assert(lookup_offer(b.finder, seq, &offer) && offer.k_max == 1);
     ck_assert_int_eq(offer.siblings[0], 0);
     take_away(&b, seq);
     teardown(&b);
@@ -127,7 +127,7 @@ START_TEST(guesses_are_drawn_from_the_counts)
     setup(&b, "store", false);
     finish_branches(&b);
     struct sequence *ended = place_studied(&b, 0, NULL, (const int32_t[]){1}, 1);
-    drafters_finished(&b.drafters, ended); /* nothing came behind this one */
+    drafters_observe_text(&b.drafters, ended); /* nothing came behind this one */
     take_away(&b, ended);
     struct sequence *seq = place_behind_branches(&b, rules[_i]);
     for (int most = 0; most < 2; most++) {
@@ -192,7 +192,7 @@ START_TEST(coupled_guesses_have_the_noise_of_their_place)
     setup(&b, "store", false);
     for (int i = 0; i < 2; i++) {
         struct sequence *seq = place_studied(&b, 0, NULL, texts[i], 3);
-        drafters_finished(&b.drafters, seq);
+        drafters_observe_text(&b.drafters, seq);
         take_away(&b, seq);
     }
     struct sequence *seq = place_behind_branches(&b, RULE_COUPLED);
@@ -202,7 +202,7 @@ START_TEST(coupled_guesses_have_the_noise_of_their_place)
         ck_assert_int_eq(propose_chain(&b, seq, 4, &no_ends, &draft), 2);
         ck_assert_int_eq(multi_draft_coupled(ids, logits, 2, 1, &at, 1, &best), 1);
         ck_assert(draft.tokens[0] == 2 && draft.tokens[1] == best);
-        ck_assert_int_eq(b.finder->ops->foresee(b.finder, seq, foreseen, 2), 2);
+        ck_assert_int_eq(lookup_preview(b.finder, seq, foreseen, 2), 2);
         ck_assert_int_eq(foreseen[1], best);
         n_first += best == 12;
     }
@@ -219,7 +219,7 @@ static int count_guesses(struct bench *b, struct grant *key)
     struct draft_cost cost;
     struct draft draft = {0};
     struct sequence *seq = place_studied(b, 1, key, text, 4);
-    bool is_there = b->finder->ops->look(b->finder, seq, &offer);
+    bool is_there = lookup_offer(b->finder, seq, &offer);
     draft.base = seq->n_tokens;
     struct draft_lane lane = {.seq = seq, .k = 4, .ends = &no_ends, .draft = &draft};
     arena_reset(&b->arena);

@@ -84,14 +84,14 @@ static void compare_told(struct draft_stage *stage, struct draft_lane *const *la
     told->n_compared += n;
 }
 
-static void foresee_nothing(struct draft_stage *stage, const struct sequence *seq, float *chances)
+static void predict_nothing(struct draft_stage *stage, const struct sequence *seq, float *chances)
 {
     (void)stage;
     (void)seq;
     (void)chances;
 }
 
-static struct told told = {.base = {expect_told, compare_told, foresee_nothing}};
+static struct told told = {.base = {expect_told, compare_told, predict_nothing}};
 
 static void tell(int slot, const struct guesses *guesses)
 {
@@ -531,7 +531,7 @@ START_TEST(a_text_that_repeats_itself_takes_fewer_passes_where_rows_are_cheap)
     for (int round = 0; round < 20; round++) {
         int n_read = b.seq->n_draft_kv;
         guess_plainly(&b, n_read, &no_ends, &plain);
-        b.drafters.finders[0]->ops->study(b.drafters.finders[0], b.seq, 1 << 20);
+        lookup_read(b.drafters.finders[0], b.seq, 1 << 20);
         staged_begin(&staged, STAGED_AUTO, &b.drafters, &planner);
         ck_assert(b.drafter->stage == &staged.base);
         propose(&b, n_read, &no_ends, &draft, &cost);
@@ -546,10 +546,10 @@ START_TEST(a_text_that_repeats_itself_takes_fewer_passes_where_rows_are_cheap)
     if (is_cheap) ck_assert_int_lt(10 * n_passes, 8 * n_guesses);
     if (!is_cheap) ck_assert_int_eq(n_passes, n_guesses);
     float chances[DRAFT_MAX];
-    staged.base.foresee(&staged.base, b.seq, chances);
+    staged.base.predict(&staged.base, b.seq, chances);
     ck_assert(chances[0] == 0);
-    b.drafters.finders[0]->ops->study(b.drafters.finders[0], b.seq, 1 << 20);
-    staged.base.foresee(&staged.base, b.seq, chances);
+    lookup_read(b.drafters.finders[0], b.seq, 1 << 20);
+    staged.base.predict(&staged.base, b.seq, chances);
     ck_assert(chances[1] > 0.5f && chances[1] >= chances[7]);
     take_away(&b, b.seq);
     b.seq = NULL;

@@ -287,7 +287,8 @@ START_TEST(nothing_is_predicted_that_the_target_does_not_have)
         for (int seed = 0; seed < N_SEEDS; seed++) {
             arena_reset(&b.arena);
             b.seq->seed = (uint64_t)seed;
-            CHECK_OK(b.drafter->ops->predict(b.drafter, b.seq, N_PROMPT, &b.arena, &id, &err));
+            CHECK_OK(b.drafter->row->model->extra.predict(b.drafter, b.seq, N_PROMPT, &b.arena, &id,
+                                                          &err));
             ck_assert(id >= 0 && id < vocabularies[v]);
         }
     }

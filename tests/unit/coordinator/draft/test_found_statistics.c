@@ -31,7 +31,7 @@ static void fill_store(struct bench *b)
     for (int t = 0; t < N_TEXTS; t++) {
         make_text(t, text, TEXT);
         struct sequence *seq = place_studied(b, 0, NULL, text, TEXT);
-        drafters_finished(&b->drafters, seq);
+        drafters_observe_text(&b->drafters, seq);
         take_away(b, seq);
     }
 }
@@ -47,7 +47,7 @@ static void make_tree(struct bench *b, struct sequence *seq, enum way way)
     draft = (struct draft){.base = seq->n_tokens};
     struct draft_lane lane = {
         .seq = seq, .k = GUESSES, .ends = &no_ends, .draft = &draft, .siblings_max = SIBLINGS_MAX};
-    b->finder->ops->study(b->finder, seq, seq->n_tokens);
+    lookup_read(b->finder, seq, seq->n_tokens);
     arena_reset(&b->arena);
     drafter_propose(b->finder, &lane, 1, &b->arena, &cost);
     for (int i = 0; i < draft.n; i++) {

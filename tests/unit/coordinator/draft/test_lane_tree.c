@@ -3,7 +3,7 @@
  * was drawn from, and a row names what all q's behind it can give. Siblings that were found have
  * q's of their own. */
 #include "base/end_ids.h"
-#include "coordinator/draft/internal.h"
+#include "coordinator/draft/finder.h"
 #include "coordinator/draft/lane_tree.h"
 #include "coordinator/sequence/sequence.h"
 #include "speculation/accept/multi_draft.h"

@@ -33,8 +33,8 @@ static void say(struct bench *b, struct sequence *seq, int32_t id, const int32_t
         rows[i].outside_id = -1;
     }
     seq->tokens[seq->n_tokens++] = id;
-    drafters_observe(&b->drafters, seq, &said);
-    ck_assert_int_eq(b->finder->ops->study(b->finder, seq, 1), 0);
+    drafters_observe_rows(&b->drafters, seq, &said);
+    ck_assert_int_eq(lookup_read(b->finder, seq, 1), 0);
 }
 
 /* What is guessed behind the text, which is what was offered. */
@@ -46,12 +46,12 @@ static void check_guesses(struct bench *b, struct sequence *seq, const int32_t *
     struct draft_lane lane = {
         .seq = seq, .k = K, .ends = &no_ends, .draft = &draft, .siblings_max = SIBLINGS_MAX};
     int32_t foreseen[K];
-    ck_assert(b->finder->ops->look(b->finder, seq, &offer) == (n > 0));
+    ck_assert(lookup_offer(b->finder, seq, &offer) == (n > 0));
     ck_assert_int_eq(offer.k_max, n);
     arena_reset(&b->arena);
     drafter_propose(b->finder, &lane, 1, &b->arena, &cost);
     ck_assert_int_eq(draft.n, n);
-    ck_assert_int_eq(b->finder->ops->foresee(b->finder, seq, foreseen, K), n);
+    ck_assert_int_eq(lookup_preview(b->finder, seq, foreseen, K), n);
     for (int i = 0; i < n; i++) {
         ck_assert(draft.tokens[i] == expected[i] && foreseen[i] == expected[i]);
         ck_assert(draft.q[i].n == 1 && draft.q[i].ids[0] == expected[i] && draft.q[i].p[0] == 1);
@@ -65,7 +65,7 @@ static void check_window(struct bench *b, struct sequence *seq, const int32_t *e
     struct draft draft = {.base = seq->n_tokens};
     struct draft_lane lane = {.seq = seq, .k = K, .ends = ends, .draft = &draft};
     arena_reset(&b->arena);
-    drafter_window(b->finder, &lane, &b->arena);
+    lookup_extra_rows(b->finder, &lane, &b->arena);
     ck_assert_int_eq(draft.n_branch, n);
     for (int i = 0; i < n; i++) {
         ck_assert_int_eq(draft.branch[i], expected[i]);
@@ -85,7 +85,7 @@ START_TEST(rows_of_the_window_are_the_next_one)
     struct bench b;
     setup_lookahead(&b);
     struct sequence *seq = place_text(&b, 0);
-    ck_assert(drafters_window(&b.drafters) == b.finder && drafters_observes(&b.drafters));
+    ck_assert(drafters_extra_rows(&b.drafters) == b.finder && drafters_observes(&b.drafters));
     ck_assert(!drafters_first(&b.drafters)); /* a K of its own may not depend on company */
     check_guesses(&b, seq, NULL, 0);
     check_window(&b, seq, IDS(10, 10, 10, 10, 10, 11, 12, 13), W, &no_ends);
@@ -116,9 +116,9 @@ START_TEST(guesses_are_ngrams)
     check_guesses(&b, seq, NULL, 0); /* nothing was said behind 20 */
     say(&b, seq, 10, IDS(20), IDS(-1), IDS(10), 1);
     check_guesses(&b, seq, IDS(11, 12, 13, 20, 10, 11, 12, 13), K);
-    ck_assert(b.finder->ops->look(b.finder, seq, &offer) && offer.siblings[0] == SIBLINGS_MAX);
+    ck_assert(lookup_offer(b.finder, seq, &offer) && offer.siblings[0] == SIBLINGS_MAX);
     drafters_set_vocabulary(&b.drafters, 22); /* 22 and 23 are siblings no more */
-    ck_assert(b.finder->ops->look(b.finder, seq, &offer) && offer.siblings[0] == 1);
+    ck_assert(lookup_offer(b.finder, seq, &offer) && offer.siblings[0] == 1);
     check_guesses(&b, seq, IDS(11, 12, 13, 20, 10, 11, 12, 13), K);
     drafters_set_vocabulary(&b.drafters, VOCAB);
     check_guesses(&b, other, NULL, 0);
@@ -145,7 +145,7 @@ START_TEST(evidence_is_how_often_it_was_right)
     for (int i = 0; i < 7; i++) {
         struct planner_offer offer = {.evidence = -1};
         say(&b, seq, round[i], IDS(seq->tokens[seq->n_tokens - 1]), IDS(-1), IDS(-1), 1);
-        bool is_found = b.finder->ops->look(b.finder, seq, &offer);
+        bool is_found = lookup_offer(b.finder, seq, &offer);
         ck_assert(is_found == (wanted[i].tested >= 0));
         if (!is_found) continue;
         ck_assert_int_eq(offer.evidence,

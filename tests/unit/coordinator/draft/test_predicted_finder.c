@@ -21,8 +21,8 @@ static void open_bench(struct bench *b)
         .lookup = "none", .n_sequences = SLOTS, .reads_predictions = true, .tok = b->tok};
     CHECK_OK(drafters_open(&b->drafters, NULL, &options, &err));
     drafters_set_vocabulary(&b->drafters, VOCAB);
-    b->finder = b->drafters.predicted;
-    ck_assert(b->drafters.n_finders == 1 && b->drafters.finders[0] == b->finder);
+    b->finder = b->drafters.finders[0];
+    ck_assert(b->drafters.n_finders == 1 && b->finder->row->is_of_request);
     ck_assert(!drafters_any(&b->drafters) && !drafters_first(&b->drafters));
 }
 
@@ -46,9 +46,9 @@ static int check_guesses(struct bench *b, struct sequence *seq, const int32_t *e
     struct planner_offer offer;
     struct draft draft;
     int32_t foreseen[K];
-    ck_assert_int_eq(b->finder->ops->study(b->finder, seq, ALL), 0);
-    ck_assert(!drafters_predicted(&b->drafters, seq, &offer) == (n == 0));
-    ck_assert_int_eq(b->finder->ops->foresee(b->finder, seq, foreseen, K), n);
+    ck_assert_int_eq(lookup_read(b->finder, seq, ALL), 0);
+    ck_assert(!drafters_brought(&b->drafters, seq, &offer) == (n == 0));
+    ck_assert_int_eq(lookup_preview(b->finder, seq, foreseen, K), n);
     propose_chain(b, seq, K, &no_ends, &draft);
     ck_assert_int_eq(draft.n, n);
     for (int i = 0; i < n; i++) {
@@ -110,8 +110,8 @@ START_TEST(a_text_that_lost_its_place_is_followed_again)
     check_guesses(&b, seq, answer + 5, N_ANSWER - 5);
     drafters_forget(&b.drafters, 0);
     int32_t guess;
-    ck_assert_int_eq(b.finder->ops->study(b.finder, seq, 2), 4);
-    ck_assert_int_eq(b.finder->ops->foresee(b.finder, seq, &guess, 1), 0);
+    ck_assert_int_eq(lookup_read(b.finder, seq, 2), 4);
+    ck_assert_int_eq(lookup_preview(b.finder, seq, &guess, 1), 0);
     check_guesses(&b, seq, answer + 5, N_ANSWER - 5);
     take_away(&b, seq);
     teardown(&b);

@@ -20,7 +20,7 @@ static void say(struct bench *b, const struct sequence *seq, int32_t before, int
 {
     const float p = 1;
     const struct target_row row = {.n = 1, .ids = &id, .p = &p, .outside_id = -1};
-    drafters_observe(&b->drafters, seq, &(struct draft_rows){&row, &before, &root, 1});
+    drafters_observe_rows(&b->drafters, seq, &(struct draft_rows){&row, &before, &root, 1});
 }
 
 /* What is guessed behind the text, which is what was offered; returns the evidence. */
@@ -29,11 +29,11 @@ static int check_guesses(struct bench *b, struct sequence *seq, const int32_t *e
     struct planner_offer offer = {0};
     struct draft draft;
     int32_t foreseen[K];
-    ck_assert_int_eq(b->finder->ops->study(b->finder, seq, 1), 0);
-    ck_assert(b->finder->ops->look(b->finder, seq, &offer) == (n > 0));
+    ck_assert_int_eq(lookup_read(b->finder, seq, 1), 0);
+    ck_assert(lookup_offer(b->finder, seq, &offer) == (n > 0));
     ck_assert_int_eq(propose_chain(b, seq, K, &no_ends, &draft), n);
     ck_assert(n == K || offer.k_max == n);
-    ck_assert_int_eq(b->finder->ops->foresee(b->finder, seq, foreseen, K), n);
+    ck_assert_int_eq(lookup_preview(b->finder, seq, foreseen, K), n);
     for (int i = 0; i < n; i++) {
         ck_assert(draft.tokens[i] == expected[i] && foreseen[i] == expected[i]);
         ck_assert_int_eq(seq->tokens[seq->n_tokens + i], expected[i]);
@@ -56,8 +56,8 @@ START_TEST(guesses_follow_what_the_target_said)
     check_guesses(&b, seq, (const int32_t[]){20, 21, 10, 13, 20, 21, 10, 13}, K);
     say(&b, seq, 20, 22); /* the newest counts */
     check_guesses(&b, seq, (const int32_t[]){20, 22}, 2);
-    ck_assert(drafters_observes(&b.drafters) && b.finder->ops->keeps_texts);
-    ck_assert(!drafters_window(&b.drafters));
+    ck_assert(drafters_observes(&b.drafters) && b.finder->row->source == LOOKUP_MADE_TEXTS);
+    ck_assert(!drafters_extra_rows(&b.drafters));
     ck_assert(!drafters_first(&b.drafters)); /* a K of its own may not depend on other texts */
     take_away(&b, seq);
     teardown(&b);
@@ -70,7 +70,7 @@ static void say_many(struct bench *b, const struct sequence *seq, int32_t before
     const float p = 1;
     const struct target_row row = {
         .n = 1, .ids = best, .p = &p, .outside_id = -1, .n_best = n, .best_ids = best};
-    drafters_observe(&b->drafters, seq, &(struct draft_rows){&row, &before, &root, 1});
+    drafters_observe_rows(&b->drafters, seq, &(struct draft_rows){&row, &before, &root, 1});
 }
 
 /* As many as a lane may have, without those that the target lacks. */
@@ -85,8 +85,8 @@ START_TEST(other_successors_are_siblings)
     say_many(&b, seq, 13, (const int32_t[]){20, 21, VOCAB, 22, 23, 24}, 6);
     say_many(&b, seq, 20, (const int32_t[]){30, 31}, 2);
     say_many(&b, seq, 30, (const int32_t[]){VOCAB, 40}, 2);
-    b.finder->ops->study(b.finder, seq, 1);
-    ck_assert(b.finder->ops->look(b.finder, seq, &offer) && offer.k_max == 2);
+    lookup_read(b.finder, seq, 1);
+    ck_assert(lookup_offer(b.finder, seq, &offer) && offer.k_max == 2);
     ck_assert(offer.siblings[0] == SIBLINGS_MAX && offer.siblings[1] == 1);
     for (int most = 0; most <= SIBLINGS_MAX; most++) {
         struct draft_lane lane = {
@@ -128,7 +128,7 @@ START_TEST(rows_of_every_kind_are_learned_from)
     struct bench b;
     setup(&b, "recycled", false);
     struct sequence *seq = place_text(&b, 0, NULL);
-    drafters_observe(&b.drafters, seq, &(struct draft_rows){rows, before, parents, 7});
+    drafters_observe_rows(&b.drafters, seq, &(struct draft_rows){rows, before, parents, 7});
     for (int i = 0; i < 7; i++) {
         seq->tokens[N_TEXT - 1] = before[i];
         check_guesses(&b, seq, &first[i], first[i] < 0 ? 0 : 1);
@@ -173,12 +173,12 @@ START_TEST(a_row_says_what_came)
     setup(&b, "recycled", false);
     struct sequence *seq = place_text(&b, 0, NULL);
     say(&b, seq, 13, outside);
-    drafters_observe(&b.drafters, seq, &(struct draft_rows){&row, &before, &root, 1});
+    drafters_observe_rows(&b.drafters, seq, &(struct draft_rows){&row, &before, &root, 1});
     ck_assert_int_eq(check_guesses(&b, seq, &outside, 1), planner_evidence_of_share(1, 1));
     static const float one = 1;
     const struct target_row chosen = {
         .n = 1, .ids = &outside, .p = &one, .outside_id = -1, .n_best = 2, .best_ids = best};
-    drafters_observe(&b.drafters, seq, &(struct draft_rows){&chosen, &before, &root, 1});
+    drafters_observe_rows(&b.drafters, seq, &(struct draft_rows){&chosen, &before, &root, 1});
     ck_assert_int_eq(check_guesses(&b, seq, best, 1), planner_evidence_of_share(2, 2));
     take_away(&b, seq);
     teardown(&b);
@@ -195,10 +195,10 @@ START_TEST(guesses_are_those_of_the_whole_text)
     struct sequence *seq = place_text(&b, 0, NULL);
     say(&b, seq, 13, 20);
     say(&b, seq, 14, 30);
-    b.finder->ops->study(b.finder, seq, 1);
-    ck_assert(b.finder->ops->look(b.finder, seq, &offer));
+    lookup_read(b.finder, seq, 1);
+    ck_assert(lookup_offer(b.finder, seq, &offer));
     seq->tokens[seq->n_tokens++] = 14;
-    ck_assert_int_eq(b.finder->ops->foresee(b.finder, seq, foreseen, K), 1);
+    ck_assert_int_eq(lookup_preview(b.finder, seq, foreseen, K), 1);
     ck_assert_int_eq(foreseen[0], 30);
     take_away(&b, seq);
     teardown(&b);
@@ -216,15 +216,15 @@ START_TEST(guesses_stop_at_ends_and_at_the_vocabulary)
     say(&b, seq, 13, 20);
     say(&b, seq, 20, 21);
     say(&b, seq, 21, 22);
-    b.finder->ops->study(b.finder, seq, 1);
+    lookup_read(b.finder, seq, 1);
     ck_assert(propose_chain(&b, seq, K, &ends, &draft) == 2 && draft.is_over);
     ck_assert(propose_chain(&b, seq, 1, &no_ends, &draft) == 1 && !draft.is_over);
     drafters_set_vocabulary(&b.drafters, 22);
     ck_assert_int_eq(propose_chain(&b, seq, K, &no_ends, &draft), 2); /* nobody has looked */
-    ck_assert(b.finder->ops->look(b.finder, seq, &offer) && offer.k_max == 2);
+    ck_assert(lookup_offer(b.finder, seq, &offer) && offer.k_max == 2);
     ck_assert_int_eq(propose_chain(&b, seq, K, &no_ends, &draft), 2);
     drafters_set_vocabulary(&b.drafters, 20);
-    ck_assert(!b.finder->ops->look(b.finder, seq, &offer));
+    ck_assert(!lookup_offer(b.finder, seq, &offer));
     ck_assert_int_eq(propose_chain(&b, seq, K, &no_ends, &draft), 0);
     take_away(&b, seq);
     teardown(&b);

@@ -30,8 +30,8 @@ static void check_guesses(struct bench *b, struct sequence *seq, const int32_t *
 {
     struct planner_offer offer;
     struct draft draft;
-    ck_assert_int_eq(b->finder->ops->study(b->finder, seq, ALL), 0);
-    ck_assert(b->finder->ops->look(b->finder, seq, &offer) == (n > 0));
+    ck_assert_int_eq(lookup_read(b->finder, seq, ALL), 0);
+    ck_assert(lookup_offer(b->finder, seq, &offer) == (n > 0));
     propose_chain(b, seq, K, &no_ends, &draft);
     ck_assert_int_eq(draft.n, n);
     for (int i = 0; i < n; i++) {
@@ -47,7 +47,7 @@ START_TEST(guesses_go_on_as_the_text_did)
     struct bench b;
     setup_session(&b);
     struct sequence *seq = place_text(&b, 0, text, 12);
-    ck_assert(!drafters_observes(&b.drafters) && !drafters_window(&b.drafters));
+    ck_assert(!drafters_observes(&b.drafters) && !drafters_extra_rows(&b.drafters));
     check_guesses(&b, seq, (const int32_t[]){13, 14, 15, 16, 17, 18, 10, 11}, K);
     commit(seq, (const int32_t[]){99}, 1);
     check_guesses(&b, seq, NULL, 0);
@@ -69,7 +69,7 @@ START_TEST(expectations_follow_the_guesses)
     struct bench b;
     setup_session(&b);
     struct sequence *seq = place_text(&b, 0, text, 12), *other;
-    ck_assert_int_eq(b.finder->ops->expect(b.finder, seq, 12, expected, K, &evidence), 0);
+    ck_assert_int_eq(lookup_continue_from(b.finder, seq, 12, expected, K, &evidence), 0);
     memcpy(seq->tokens + 12, guesses, sizeof guesses);
     for (int n = 0; n <= 9; n++) {
         struct draft draft;
@@ -78,11 +78,11 @@ START_TEST(expectations_follow_the_guesses)
         memcpy(whole, text, sizeof text);
         memcpy(whole + 12, guesses, (size_t)n * sizeof *guesses);
         other = place_text(&b, 1, whole, 12 + n);
-        b.finder->ops->study(b.finder, seq, ALL);
-        b.finder->ops->study(b.finder, other, ALL);
-        b.finder->ops->look(b.finder, other, &offer);
+        lookup_read(b.finder, seq, ALL);
+        lookup_read(b.finder, other, ALL);
+        lookup_offer(b.finder, other, &offer);
         propose_chain(&b, other, K, &no_ends, &draft);
-        int n_found = b.finder->ops->expect(b.finder, seq, 12 + n, expected, K, &evidence);
+        int n_found = lookup_continue_from(b.finder, seq, 12 + n, expected, K, &evidence);
         ck_assert_int_eq(n_found, draft.n);
         ck_assert_mem_eq(expected, draft.tokens, (size_t)n_found * sizeof *expected);
         if (n_found) ck_assert_int_eq(evidence, offer.evidence);
@@ -103,14 +103,14 @@ START_TEST(nothing_is_expected_that_is_not_known)
     struct bench b;
     setup_session(&b);
     struct sequence *seq = place_text(&b, 0, text, 12);
-    b.finder->ops->study(b.finder, seq, ALL);
-    ck_assert_int_eq(b.finder->ops->expect(b.finder, seq, 12, expected, K, &evidence), K);
+    lookup_read(b.finder, seq, ALL);
+    ck_assert_int_eq(lookup_continue_from(b.finder, seq, 12, expected, K, &evidence), K);
     drafters_set_vocabulary(&b.drafters, 15);
-    ck_assert_int_eq(b.finder->ops->expect(b.finder, seq, 12, expected, K, &evidence), 2);
+    ck_assert_int_eq(lookup_continue_from(b.finder, seq, 12, expected, K, &evidence), 2);
     commit(seq, (const int32_t[]){13}, 1);
-    ck_assert_int_eq(b.finder->ops->expect(b.finder, seq, 13, expected, K, &evidence), 0);
-    b.finder->ops->study(b.finder, seq, ALL);
-    ck_assert_int_eq(b.finder->ops->expect(b.finder, seq, 13, expected, K, &evidence), 1);
+    ck_assert_int_eq(lookup_continue_from(b.finder, seq, 13, expected, K, &evidence), 0);
+    lookup_read(b.finder, seq, ALL);
+    ck_assert_int_eq(lookup_continue_from(b.finder, seq, 13, expected, K, &evidence), 1);
     take_away(&b, seq);
     teardown(&b);
 }
@@ -123,12 +123,12 @@ START_TEST(a_longer_match_is_better_evidence)
     struct bench b;
     setup_session(&b);
     struct sequence *seq = place_text(&b, 0, text, 10);
-    b.finder->ops->study(b.finder, seq, ALL);
-    ck_assert(b.finder->ops->look(b.finder, seq, &before));
+    lookup_read(b.finder, seq, ALL);
+    ck_assert(lookup_offer(b.finder, seq, &before));
     for (int i = 10; i < 15; i++, before = after) {
         commit(seq, &text[i], 1);
-        b.finder->ops->study(b.finder, seq, ALL);
-        ck_assert(b.finder->ops->look(b.finder, seq, &after));
+        lookup_read(b.finder, seq, ALL);
+        ck_assert(lookup_offer(b.finder, seq, &after));
         ck_assert_int_gt(after.evidence, before.evidence);
         ck_assert_int_lt(after.evidence, PLANNER_EVIDENCE);
     }
@@ -147,14 +147,14 @@ START_TEST(siblings_are_what_else_came)
     struct bench b;
     setup_session(&b);
     struct sequence *seq = place_text(&b, 0, text, 11);
-    b.finder->ops->study(b.finder, seq, ALL);
+    lookup_read(b.finder, seq, ALL);
     for (int most = 0; most <= SIBLINGS_MAX; most++) {
         struct planner_offer offer = {0};
         struct draft_lane lane = {
             .seq = seq, .k = K, .ends = &no_ends, .draft = &draft, .siblings_max = most};
         draft = (struct draft){.base = seq->n_tokens};
         seq->siblings_max = most;
-        ck_assert(b.finder->ops->look(b.finder, seq, &offer));
+        ck_assert(lookup_offer(b.finder, seq, &offer));
         arena_reset(&b.arena);
         drafter_propose(b.finder, &lane, 1, &b.arena, &cost);
         ck_assert(draft.n == K && draft.tokens[0] == 4 && draft.tokens[1] == 9);
@@ -183,7 +183,7 @@ START_TEST(the_first_four_guesses_have_siblings)
     setup_session(&b);
     struct sequence *seq = place_text(&b, 0, text, 19);
     seq->siblings_max = SIBLINGS_MAX;
-    b.finder->ops->study(b.finder, seq, ALL);
+    lookup_read(b.finder, seq, ALL);
     for (int n_vocab = 92; n_vocab <= 94; n_vocab++) {
         struct planner_offer offer = {0};
         struct draft_cost cost;
@@ -191,7 +191,7 @@ START_TEST(the_first_four_guesses_have_siblings)
         struct draft_lane lane = {
             .seq = seq, .k = K, .ends = &no_ends, .draft = &draft, .siblings_max = SIBLINGS_MAX};
         drafters_set_vocabulary(&b.drafters, n_vocab);
-        ck_assert(b.finder->ops->look(b.finder, seq, &offer));
+        ck_assert(lookup_offer(b.finder, seq, &offer));
         arena_reset(&b.arena);
         drafter_propose(b.finder, &lane, 1, &b.arena, &cost);
         ck_assert_int_eq(draft.n, K);
@@ -218,14 +218,14 @@ START_TEST(guesses_stop_at_ends_and_at_the_vocabulary)
     struct bench b;
     setup_session(&b);
     struct sequence *seq = place_text(&b, 0, text, 7);
-    b.finder->ops->study(b.finder, seq, ALL);
+    lookup_read(b.finder, seq, ALL);
     propose_chain(&b, seq, K, &ends, &draft);
     ck_assert(draft.n == 2 && draft.is_over && draft.tokens[1] == ends_at[0]);
     drafters_set_vocabulary(&b.drafters, 8);
     propose_chain(&b, seq, K, &no_ends, &draft);
     ck_assert(draft.n == 1 && !draft.is_over);
     drafters_set_vocabulary(&b.drafters, 7);
-    ck_assert(!b.finder->ops->look(b.finder, seq, &offer));
+    ck_assert(!lookup_offer(b.finder, seq, &offer));
     propose_chain(&b, seq, K, &no_ends, &draft);
     ck_assert_int_eq(draft.n, 0);
     take_away(&b, seq);
@@ -267,17 +267,17 @@ START_TEST(parts_and_lost_places_change_nothing)
         text[i] = (int32_t)(x >> 24) % 6;
     }
     struct sequence *seq = place_text(&b, 1, text, N);
-    b.finder->ops->study(b.finder, seq, ALL);
-    ck_assert(b.finder->ops->look(b.finder, seq, &whole));
+    lookup_read(b.finder, seq, ALL);
+    ck_assert(lookup_offer(b.finder, seq, &whole));
     propose_chain(&b, seq, K, &no_ends, &from_whole);
     places_withdraw(seq, &b.pool, &b.drafters);
     CHECK_OK(places_give(seq, 0, &b.pool, &b.drafters, &err));
-    for (int left = N; left > 0; left = b.finder->ops->study(b.finder, seq, 37)) {
-        ck_assert(!b.finder->ops->look(b.finder, seq, &parts));
+    for (int left = N; left > 0; left = lookup_read(b.finder, seq, 37)) {
+        ck_assert(!lookup_offer(b.finder, seq, &parts));
         propose_chain(&b, seq, K, &no_ends, &from_parts);
         ck_assert_int_eq(from_parts.n, 0);
     }
-    ck_assert(b.finder->ops->look(b.finder, seq, &parts));
+    ck_assert(lookup_offer(b.finder, seq, &parts));
     propose_chain(&b, seq, K, &no_ends, &from_parts);
     ck_assert(parts.evidence == whole.evidence && from_parts.n == from_whole.n);
     for (int i = 0; i < from_whole.n; i++) {

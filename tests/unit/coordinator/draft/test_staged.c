@@ -171,13 +171,13 @@ START_TEST(chances_are_those_of_what_is_known)
     float chances[DRAFT_MAX];
     open_staging(&s, STAGED_AUTO);
     teach(&s);
-    s.staged.base.foresee(&s.staged.base, s.seq, chances);
+    s.staged.base.predict(&s.staged.base, s.seq, chances);
     ck_assert(chances[0] == 0 && chances[1] > 0.5f && chances[DRAFT_MAX - 1] > 0.2f);
     drafters_set_vocabulary(&s.bench.drafters, 16); /* 13, 14 and 15 */
-    s.staged.base.foresee(&s.staged.base, s.seq, chances);
+    s.staged.base.predict(&s.staged.base, s.seq, chances);
     ck_assert(chances[3] > 0.5f && chances[4] == 0);
     s.seq->tokens[s.seq->n_tokens++] = 13;
-    s.staged.base.foresee(&s.staged.base, s.seq, chances);
+    s.staged.base.predict(&s.staged.base, s.seq, chances);
     ck_assert(chances[1] == 0);
     close_staging(&s);
 }

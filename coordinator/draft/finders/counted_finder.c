@@ -2,7 +2,7 @@
  * coordinator has finished (SuffixDecoding, Oliaro et al. 2024, arXiv 2411.04975) and a file of
  * texts (REST, He et al. 2024, arXiv 2311.08252). Guesses are made among the tokens that came most
  * often behind the longest match, each further one behind those that were guessed before it
- * (coordinator/draft/counted_guess.c).
+ * (coordinator/draft/finders/counted_guess.c).
  *
  * What a store knows depends on company, so these finders guess for planned texts alone. Texts of
  * different API keys never see each other, unless the operator allows it: then a client could learn
@@ -10,10 +10,10 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "coordinator/draft/drafter.h"
-#include "coordinator/draft/internal.h"
+#include "coordinator/draft/finders/counted_guess.h"
+#include "coordinator/draft/finders/tenants.h"
+#include "coordinator/draft/lookup.h"
 #include "coordinator/draft/options.h"
-#include "coordinator/draft/tenants.h"
 #include "coordinator/sequence/sequence.h"
 #include "lookup/datastore.h"
 #include "lookup/store.h"
@@ -56,13 +56,12 @@ static void counted_close(struct drafter *drafter)
     free(f);
 }
 
-static int open_base(struct counted_finder **finder, const struct drafter_ops *ops,
-                     const struct drafter_options *options, struct error *err)
+static int open_base(struct counted_finder **finder, const struct drafter_options *options,
+                     struct error *err)
 {
     struct counted_finder *f = NULL;
     int rc = 0;
     TRY(mem_array(&f, 1, sizeof *f, err));
-    f->base = (struct drafter){.ops = ops};
     f->tenants.is_shared = options->is_shared;
     TRY(mem_array(&f->slots, (size_t)options->n_sequences, sizeof *f->slots, err));
     f->n_slots = options->n_sequences;
@@ -80,7 +79,7 @@ static int store_finder_open(struct drafter **drafter, const struct drafter_opti
     int rc = 0;
     (void)tok;
     *drafter = NULL;
-    TRY(open_base(&f, &store_finder_ops, options, err));
+    TRY(open_base(&f, options, err));
     TRY(store_open(&f->store, options->store_tokens, err));
     *drafter = &f->base;
     f = NULL;
@@ -105,7 +104,7 @@ static int datastore_finder_open(struct drafter **drafter, const struct drafter_
     struct counted_finder *f = NULL;
     int rc = 0;
     *drafter = NULL;
-    TRY(open_base(&f, &datastore_finder_ops, options, err));
+    TRY(open_base(&f, options, err));
     TRY(datastore_open(&f->datastore, options->name, err));
     TRY(check_tokenizer(f->datastore, options->name, tok, err));
     *drafter = &f->base;
@@ -149,7 +148,7 @@ static void note_loss(struct counted_finder *f)
 }
 
 /* There is nothing to read; who the text belongs to is looked up once. */
-static int counted_study(struct drafter *drafter, const struct sequence *seq, int n_tokens)
+static int counted_read(struct drafter *drafter, const struct sequence *seq, int n_tokens)
 {
     struct counted_finder *f = counted_finder(drafter);
     (void)n_tokens;
@@ -224,8 +223,8 @@ static struct planner_offer make_offer(const struct counted_finder *f, const str
 }
 
 /* A text that waits is asked about again and again. */
-static bool counted_look(const struct drafter *drafter, const struct sequence *seq,
-                         struct planner_offer *offer)
+static bool counted_offer(const struct drafter *drafter, const struct sequence *seq,
+                          struct planner_offer *offer)
 {
     const struct counted_finder *f = (const struct counted_finder *)drafter;
     struct slot *slot = &f->slots[seq->slot];
@@ -237,9 +236,9 @@ static bool counted_look(const struct drafter *drafter, const struct sequence *s
     return offer->k_max > 0;
 }
 
-static void propose_lane(const struct counted_finder *f, struct draft_lane *lane,
-                         struct arena *arena)
+static void counted_propose(struct drafter *drafter, struct draft_lane *lane, struct arena *arena)
 {
+    const struct counted_finder *f = counted_finder(drafter);
     struct store_next next;
     struct finder_guess guess;
     struct place place;
@@ -257,7 +256,7 @@ static void propose_lane(const struct counted_finder *f, struct draft_lane *lane
     }
 }
 
-static int counted_foresee(const struct drafter *drafter, const struct sequence *seq,
+static int counted_preview(const struct drafter *drafter, const struct sequence *seq,
                            int32_t *tokens, int n)
 {
     const struct counted_finder *f = (const struct counted_finder *)drafter;
@@ -276,18 +275,9 @@ static int counted_foresee(const struct drafter *drafter, const struct sequence 
     return i;
 }
 
-static void counted_propose(struct drafter *drafter, struct draft_lane *lanes, int n,
-                            struct arena *arena, struct draft_cost *cost)
-{
-    (void)cost; /* there are no passes */
-    for (int i = 0; i < n; i++) {
-        propose_lane(counted_finder(drafter), &lanes[i], arena);
-    }
-}
-
 /* Of the further texts of a job only the answers are new. Of a long text its end is added, because
  * all streams wait meanwhile: about 0.4 us a token. */
-static void store_finder_finished(struct drafter *drafter, const struct sequence *seq)
+static void store_finder_observe_text(struct drafter *drafter, const struct sequence *seq)
 {
     struct counted_finder *f = counted_finder(drafter);
     int begin = seq->index > 0 && seq->n_prompt > PROMPT_END ? seq->n_prompt - PROMPT_END : 0;
@@ -297,30 +287,25 @@ static void store_finder_finished(struct drafter *drafter, const struct sequence
     forget_offers(f);
 }
 
-const struct drafter_ops store_finder_ops = {
-    .name = "store",
-    .counted = SIGNALS_STORE,
+const struct lookup_ops store_lookup_ops = {
     .open = store_finder_open,
     .close = counted_close,
     .set_vocabulary = counted_set_vocabulary,
-    .propose = counted_propose,
+    .read = counted_read,
     .forget = counted_forget,
-    .study = counted_study,
-    .look = counted_look,
-    .foresee = counted_foresee,
-    .finished = store_finder_finished,
-    .keeps_texts = true,
+    .offer = counted_offer,
+    .preview = counted_preview,
+    .propose = counted_propose,
+    .extra = {.observe_text = store_finder_observe_text},
 };
 
-const struct drafter_ops datastore_finder_ops = {
-    .name = "datastore",
-    .counted = SIGNALS_DATASTORE,
+const struct lookup_ops datastore_lookup_ops = {
     .open = datastore_finder_open,
     .close = counted_close,
     .set_vocabulary = counted_set_vocabulary,
-    .propose = counted_propose,
+    .read = counted_read,
     .forget = counted_forget,
-    .study = counted_study,
-    .look = counted_look,
-    .foresee = counted_foresee,
+    .offer = counted_offer,
+    .preview = counted_preview,
+    .propose = counted_propose,
 };

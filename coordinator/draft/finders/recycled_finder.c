@@ -5,18 +5,18 @@
  *
  * The lists are those of all texts of an API key, so what they say depends on company, and this
  * finder guesses for planned texts alone. Lists of different keys never see each other, unless the
- * operator allows it (coordinator/draft/tenants.h): then a client could learn from the speed of an
- * answer what the target has said to others.
+ * operator allows it (coordinator/draft/finders/tenants.h): then a client could learn from the
+ * speed of an answer what the target has said to others.
  *
  * A round adds to the lists once its tokens are committed, and rounds do not share coins, so a
  * guess never depends on the coins that judge it. For a request that may be a second one with the
  * same coins the scheduler ignores this finder. */
 #include <stdlib.h>
 
-#include "coordinator/draft/drafter.h"
-#include "coordinator/draft/internal.h"
+#include "coordinator/draft/finder.h"
+#include "coordinator/draft/finders/tenants.h"
+#include "coordinator/draft/lookup.h"
 #include "coordinator/draft/options.h"
-#include "coordinator/draft/tenants.h"
 #include "coordinator/sequence/sequence.h"
 #include "lookup/recycled.h"
 
@@ -61,7 +61,6 @@ static int finder_open(struct drafter **drafter, const struct drafter_options *o
     (void)tok;
     *drafter = NULL;
     TRY(mem_array(&f, 1, sizeof *f, err));
-    f->base = (struct drafter){.ops = &recycled_finder_ops};
     f->tenants.is_shared = options->is_shared;
     TRY(recycled_open(&f->recycled, LISTS, err));
     TRY(mem_array(&f->slots, (size_t)options->n_sequences, sizeof *f->slots, err));
@@ -95,7 +94,7 @@ static struct slot *slot_of(struct recycled_finder *f, const struct sequence *se
 }
 
 /* There is nothing to read; who the text belongs to is looked up once. */
-static int finder_study(struct drafter *drafter, const struct sequence *seq, int n_tokens)
+static int finder_read(struct drafter *drafter, const struct sequence *seq, int n_tokens)
 {
     (void)n_tokens;
     slot_of(recycled_finder(drafter), seq);
@@ -128,8 +127,8 @@ static const struct recycled_list *find(const struct recycled_finder *f, const s
     return slot->n ? lists[0] : NULL;
 }
 
-static bool finder_look(const struct drafter *drafter, const struct sequence *seq,
-                        struct planner_offer *offer)
+static bool finder_offer(const struct drafter *drafter, const struct sequence *seq,
+                         struct planner_offer *offer)
 {
     const struct recycled_finder *f = (const struct recycled_finder *)drafter;
     struct slot *slot = &f->slots[seq->slot];
@@ -143,7 +142,7 @@ static bool finder_look(const struct drafter *drafter, const struct sequence *se
     return true;
 }
 
-static int finder_foresee(const struct drafter *drafter, const struct sequence *seq,
+static int finder_preview(const struct drafter *drafter, const struct sequence *seq,
                           int32_t *tokens, int n)
 {
     const struct recycled_finder *f = (const struct recycled_finder *)drafter;
@@ -156,16 +155,12 @@ static int finder_foresee(const struct drafter *drafter, const struct sequence *
     return n;
 }
 
-static void finder_propose(struct drafter *drafter, struct draft_lane *lanes, int n,
-                           struct arena *arena, struct draft_cost *cost)
+static void finder_propose(struct drafter *drafter, struct draft_lane *lane, struct arena *arena)
 {
     struct recycled_finder *f = recycled_finder(drafter);
-    (void)cost; /* there are no passes */
-    for (int i = 0; i < n; i++) {
-        struct slot *slot = slot_of(f, lanes[i].seq);
-        if (slot->n_looked != lanes[i].seq->n_tokens) find(f, lanes[i].seq, slot);
-        finder_take(&lanes[i], slot->guesses, slot->n < lanes[i].k ? slot->n : lanes[i].k, arena);
-    }
+    struct slot *slot = slot_of(f, lane->seq);
+    if (slot->n_looked != lane->seq->n_tokens) find(f, lane->seq, slot);
+    finder_take(lane, slot->guesses, slot->n < lane->k ? slot->n : lane->k, arena);
 }
 
 /* The token that the row says, or else its best one. */
@@ -174,8 +169,8 @@ static int32_t said(const struct target_row *row, int32_t best)
     return row->n == 1 && row->outside_mass == 0 ? row->ids[0] : best;
 }
 
-static void finder_observe(struct drafter *drafter, const struct sequence *seq,
-                           const struct draft_rows *rows)
+static void finder_observe_rows(struct drafter *drafter, const struct sequence *seq,
+                                const struct draft_rows *rows)
 {
     struct recycled_finder *f = recycled_finder(drafter);
     uint64_t tenant = slot_of(f, seq)->tenant;
@@ -188,17 +183,14 @@ static void finder_observe(struct drafter *drafter, const struct sequence *seq,
     }
 }
 
-const struct drafter_ops recycled_finder_ops = {
-    .name = "recycled",
-    .counted = SIGNALS_RECYCLED,
+const struct lookup_ops recycled_lookup_ops = {
     .open = finder_open,
     .close = finder_close,
     .set_vocabulary = finder_set_vocabulary,
-    .propose = finder_propose,
+    .read = finder_read,
     .forget = finder_forget,
-    .study = finder_study,
-    .look = finder_look,
-    .foresee = finder_foresee,
-    .observe = finder_observe,
-    .keeps_texts = true,
+    .offer = finder_offer,
+    .preview = finder_preview,
+    .propose = finder_propose,
+    .extra = {.observe_rows = finder_observe_rows},
 };

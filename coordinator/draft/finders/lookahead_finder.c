@@ -9,8 +9,8 @@
  * it. A text that loses its place begins with an empty pool. */
 #include <stdlib.h>
 
-#include "coordinator/draft/drafter.h"
-#include "coordinator/draft/internal.h"
+#include "coordinator/draft/finder.h"
+#include "coordinator/draft/lookup.h"
 #include "coordinator/draft/options.h"
 #include "coordinator/sequence/sequence.h"
 #include "lookup/trajectory.h"
@@ -56,7 +56,6 @@ static int lookahead_open(struct drafter **drafter, const struct drafter_options
     (void)tok;
     *drafter = NULL;
     TRY(mem_array(&f, 1, sizeof *f, err));
-    f->base = (struct drafter){.ops = &lookahead_finder_ops};
     TRY(mem_array(&f->texts, (size_t)options->n_sequences, sizeof *f->texts, err));
     f->n_texts = options->n_sequences;
     *drafter = &f->base;
@@ -79,7 +78,7 @@ static void lookahead_forget(struct drafter *drafter, int slot)
 }
 
 /* Nothing is read: a text is learned from as it is made. The trajectory begins here. */
-static int lookahead_study(struct drafter *drafter, const struct sequence *seq, int n_tokens)
+static int lookahead_read(struct drafter *drafter, const struct sequence *seq, int n_tokens)
 {
     struct text *text = &lookahead_finder(drafter)->texts[seq->slot];
     struct error err;
@@ -116,8 +115,8 @@ static int find_guesses(const struct drafter *drafter, const struct sequence *se
     return n;
 }
 
-static bool lookahead_look(const struct drafter *drafter, const struct sequence *seq,
-                           struct planner_offer *offer)
+static bool lookahead_offer(const struct drafter *drafter, const struct sequence *seq,
+                            struct planner_offer *offer)
 {
     struct finder_guess guesses[GUESSES_MAX];
     const struct ngram_list *list;
@@ -131,7 +130,7 @@ static bool lookahead_look(const struct drafter *drafter, const struct sequence 
     return true;
 }
 
-static int lookahead_foresee(const struct drafter *drafter, const struct sequence *seq,
+static int lookahead_preview(const struct drafter *drafter, const struct sequence *seq,
                              int32_t *tokens, int n)
 {
     struct finder_guess guesses[GUESSES_MAX];
@@ -143,20 +142,16 @@ static int lookahead_foresee(const struct drafter *drafter, const struct sequenc
     return n_found;
 }
 
-static void lookahead_propose(struct drafter *drafter, struct draft_lane *lanes, int n,
-                              struct arena *arena, struct draft_cost *cost)
+static void lookahead_propose(struct drafter *drafter, struct draft_lane *lane, struct arena *arena)
 {
     struct finder_guess guesses[GUESSES_MAX];
     const struct ngram_list *list;
-    (void)cost; /* there are no passes */
-    for (int i = 0; i < n; i++) {
-        int n_found = find_guesses(drafter, lanes[i].seq, lanes[i].k, guesses, &list);
-        finder_take(&lanes[i], guesses, n_found, arena);
-    }
+    int n_found = find_guesses(drafter, lane->seq, lane->k, guesses, &list);
+    finder_take(lane, guesses, n_found, arena);
 }
 
-static int lookahead_window(const struct drafter *drafter, const struct sequence *seq,
-                            int32_t *tokens, int most)
+static int lookahead_extra_rows(const struct drafter *drafter, const struct sequence *seq,
+                                int32_t *tokens, int most)
 {
     const struct lookahead_finder *f = (const struct lookahead_finder *)drafter;
     const struct text *text = &f->texts[seq->slot];
@@ -187,8 +182,8 @@ static void read_said(const struct lookahead_finder *f, const struct trajectory_
     }
 }
 
-static void lookahead_observe(struct drafter *drafter, const struct sequence *seq,
-                              const struct draft_rows *rows)
+static void lookahead_observe_rows(struct drafter *drafter, const struct sequence *seq,
+                                   const struct draft_rows *rows)
 {
     const struct lookahead_finder *f = lookahead_finder(drafter);
     struct text *text = &f->texts[seq->slot];
@@ -199,17 +194,14 @@ static void lookahead_observe(struct drafter *drafter, const struct sequence *se
     trajectory_advance(&text->trajectory, text->pool, said, seq->tokens, seq->n_tokens);
 }
 
-const struct drafter_ops lookahead_finder_ops = {
-    .name = "lookahead",
-    .counted = SIGNALS_LOOKAHEAD,
+const struct lookup_ops lookahead_lookup_ops = {
     .open = lookahead_open,
     .close = lookahead_close,
     .set_vocabulary = lookahead_set_vocabulary,
-    .propose = lookahead_propose,
+    .read = lookahead_read,
     .forget = lookahead_forget,
-    .study = lookahead_study,
-    .look = lookahead_look,
-    .foresee = lookahead_foresee,
-    .observe = lookahead_observe,
-    .window = lookahead_window,
+    .offer = lookahead_offer,
+    .preview = lookahead_preview,
+    .propose = lookahead_propose,
+    .extra = {.extra_rows = lookahead_extra_rows, .observe_rows = lookahead_observe_rows},
 };

@@ -1,6 +1,6 @@
 /* Numbers of tenants. A number is never given to another tenant, so what is kept under it stays
  * unseen when its key is withdrawn. */
-#include "coordinator/draft/tenants.h"
+#include "coordinator/draft/finders/tenants.h"
 
 #include <stdlib.h>
 

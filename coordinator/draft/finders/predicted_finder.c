@@ -3,12 +3,13 @@
  * two are alike again (lookup/predicted.h).
  *
  * What is guessed depends on the request and on the committed tokens alone. A request may predict
- * what was made for it before, though, with the coins that would judge the guesses now, so texts
- * whose coins come from a seed of their own are not guessed at (keeps_texts). q is one-hot. */
+ * what was made for it before, though, with the coins that would judge the guesses now, so that
+ * counts as a text that was made here (LOOKUP_MADE_TEXTS): texts whose coins come from a seed of
+ * their own are not guessed at. q is one-hot. */
 #include <stdlib.h>
 
-#include "coordinator/draft/drafter.h"
-#include "coordinator/draft/internal.h"
+#include "coordinator/draft/finder.h"
+#include "coordinator/draft/lookup.h"
 #include "coordinator/draft/options.h"
 #include "coordinator/job/job.h"
 #include "coordinator/sequence/sequence.h"
@@ -46,7 +47,6 @@ static int predicted_finder_open(struct drafter **drafter, const struct drafter_
     (void)tok;
     *drafter = NULL;
     TRY(mem_array(&f, 1, sizeof *f, err));
-    f->base = (struct drafter){.ops = &predicted_finder_ops};
     TRY(mem_array(&f->texts, (size_t)options->n_sequences, sizeof *f->texts, err));
     *drafter = &f->base;
     f = NULL;
@@ -65,7 +65,7 @@ static void predicted_forget(struct drafter *drafter, int slot)
     predicted_finder(drafter)->texts[slot] = (struct followed){0};
 }
 
-static int predicted_study(struct drafter *drafter, const struct sequence *seq, int n_tokens)
+static int predicted_finder_read(struct drafter *drafter, const struct sequence *seq, int n_tokens)
 {
     const struct predicted *predicted = seq->job->predicted;
     struct followed *text = &predicted_finder(drafter)->texts[seq->slot];
@@ -80,7 +80,7 @@ static int predicted_study(struct drafter *drafter, const struct sequence *seq, 
 }
 
 /* Guesses up to one that does not exist for the target. */
-static int predicted_foresee(const struct drafter *drafter, const struct sequence *seq,
+static int predicted_preview(const struct drafter *drafter, const struct sequence *seq,
                              int32_t *tokens, int n)
 {
     const struct predicted_finder *f = (const struct predicted_finder *)drafter;
@@ -95,42 +95,41 @@ static int predicted_foresee(const struct drafter *drafter, const struct sequenc
     return n_known;
 }
 
-static bool predicted_look(const struct drafter *drafter, const struct sequence *seq,
-                           struct planner_offer *offer)
+static bool predicted_offer(const struct drafter *drafter, const struct sequence *seq,
+                            struct planner_offer *offer)
 {
     const struct predicted_finder *f = (const struct predicted_finder *)drafter;
     const struct predicted_place *place = &f->texts[seq->slot].place;
     int32_t tokens[DRAFT_MAX];
-    offer->k_max = predicted_foresee(drafter, seq, tokens, DRAFT_MAX);
+    offer->k_max = predicted_preview(drafter, seq, tokens, DRAFT_MAX);
     offer->evidence = place->lost ? 0 : planner_evidence_of_match(place->run);
     return offer->k_max > 0;
 }
 
-static void predicted_propose(struct drafter *drafter, struct draft_lane *lanes, int n,
-                              struct arena *arena, struct draft_cost *cost)
+static void predicted_propose(struct drafter *drafter, struct draft_lane *lane, struct arena *arena)
 {
-    (void)cost; /* there are no passes */
-    for (int i = 0; i < n; i++) {
-        struct finder_guess guesses[DRAFT_MAX];
-        int32_t tokens[DRAFT_MAX];
-        int n_found = predicted_foresee(drafter, lanes[i].seq, tokens, lanes[i].k);
-        for (int k = 0; k < n_found; k++) {
-            guesses[k] = (struct finder_guess){.n = 1, .tokens = {tokens[k]}};
-        }
-        finder_take(&lanes[i], guesses, n_found, arena);
+    struct finder_guess guesses[DRAFT_MAX];
+    int32_t tokens[DRAFT_MAX];
+    int n_found = predicted_preview(drafter, lane->seq, tokens, lane->k);
+    for (int k = 0; k < n_found; k++) {
+        guesses[k] = (struct finder_guess){.n = 1, .tokens = {tokens[k]}};
     }
+    finder_take(lane, guesses, n_found, arena);
 }
 
-const struct drafter_ops predicted_finder_ops = {
-    .name = "prediction",
-    .counted = SIGNALS_PREDICTION,
+static bool predicted_is_brought(const struct sequence *seq)
+{
+    return seq->job->predicted != NULL;
+}
+
+const struct lookup_ops prediction_lookup_ops = {
     .open = predicted_finder_open,
     .close = predicted_finder_close,
     .set_vocabulary = predicted_set_vocabulary,
-    .propose = predicted_propose,
+    .read = predicted_finder_read,
     .forget = predicted_forget,
-    .study = predicted_study,
-    .look = predicted_look,
-    .foresee = predicted_foresee,
-    .keeps_texts = true,
+    .offer = predicted_offer,
+    .preview = predicted_preview,
+    .propose = predicted_propose,
+    .extra = {.is_brought = predicted_is_brought},
 };

@@ -6,10 +6,11 @@
  * temperature nor cuts are applied to the counts, because the texts that were counted were drawn
  * with those of their requests; any q is exact. Coupled rules pick by the noise that they share
  * with the target, and all others take the most frequent tokens. */
+#include "coordinator/draft/finders/counted_guess.h"
+
 #include <math.h>
 
 #include "coordinator/draft/drafter.h"
-#include "coordinator/draft/internal.h"
 #include "coordinator/sequence/sequence.h"
 #include "lookup/store.h"
 #include "speculation/accept/multi_draft.h"

@@ -10,8 +10,8 @@
  * its sources. */
 #include <stdlib.h>
 
-#include "coordinator/draft/drafter.h"
-#include "coordinator/draft/internal.h"
+#include "coordinator/draft/finder.h"
+#include "coordinator/draft/lookup.h"
 #include "coordinator/draft/options.h"
 #include "coordinator/sequence/sequence.h"
 #include "lookup/suffix.h"
@@ -56,7 +56,6 @@ static int session_open(struct drafter **drafter, const struct drafter_options *
     (void)tok;
     *drafter = NULL;
     TRY(mem_array(&f, 1, sizeof *f, err));
-    f->base = (struct drafter){.ops = &session_finder_ops};
     TRY(mem_array(&f->texts, (size_t)options->n_sequences, sizeof *f->texts, err));
     f->n_texts = options->n_sequences;
     *drafter = &f->base;
@@ -78,7 +77,7 @@ static void session_forget(struct drafter *drafter, int slot)
     *text = (struct text){0};
 }
 
-static int session_study(struct drafter *drafter, const struct sequence *seq, int n_tokens)
+static int session_read(struct drafter *drafter, const struct sequence *seq, int n_tokens)
 {
     struct text *text = &session_finder(drafter)->texts[seq->slot];
     struct error err;
@@ -104,7 +103,7 @@ static void add_siblings(const struct session_finder *f, const struct suffix *su
 }
 
 /* Guesses up to one that does not exist for the target. */
-static int session_foresee(const struct drafter *drafter, const struct sequence *seq,
+static int session_preview(const struct drafter *drafter, const struct sequence *seq,
                            int32_t *tokens, int n)
 {
     const struct session_finder *f = (const struct session_finder *)drafter;
@@ -127,7 +126,7 @@ static int find_guesses(const struct drafter *drafter, const struct sequence *se
     const struct session_finder *f = (const struct session_finder *)drafter;
     const struct suffix *suffix = f->texts[seq->slot].suffix;
     int32_t tokens[DRAFT_MAX];
-    int n = session_foresee(drafter, seq, tokens, k);
+    int n = session_preview(drafter, seq, tokens, k);
     struct suffix_place place = n > 0 ? suffix_end(suffix) : (struct suffix_place){0};
     for (int i = 0; i < n; i++) {
         guesses[i] = (struct finder_guess){.n = 1, .tokens = {tokens[i]}};
@@ -138,8 +137,8 @@ static int find_guesses(const struct drafter *drafter, const struct sequence *se
     return n;
 }
 
-static bool session_look(const struct drafter *drafter, const struct sequence *seq,
-                         struct planner_offer *offer)
+static bool session_offer(const struct drafter *drafter, const struct sequence *seq,
+                          struct planner_offer *offer)
 {
     const struct session_finder *f = (const struct session_finder *)drafter;
     struct finder_guess guesses[SIBLING_PLACES];
@@ -155,8 +154,8 @@ static bool session_look(const struct drafter *drafter, const struct sequence *s
 }
 
 /* What was committed is in the automaton, and what was not is followed through it. */
-static int session_expect(const struct drafter *drafter, const struct sequence *seq, int n_tokens,
-                          int32_t *tokens, int n, int *evidence)
+static int session_continue_from(const struct drafter *drafter, const struct sequence *seq,
+                                 int n_tokens, int32_t *tokens, int n, int *evidence)
 {
     const struct session_finder *f = (const struct session_finder *)drafter;
     const struct text *text = &f->texts[seq->slot];
@@ -175,34 +174,21 @@ static int session_expect(const struct drafter *drafter, const struct sequence *
     return n_known;
 }
 
-static void propose_lane(const struct drafter *drafter, struct draft_lane *lane,
-                         struct arena *arena)
+static void session_propose(struct drafter *drafter, struct draft_lane *lane, struct arena *arena)
 {
     struct finder_guess guesses[DRAFT_MAX];
     int n = find_guesses(drafter, lane->seq, lane->k, lane->siblings_max, guesses);
     finder_take(lane, guesses, n, arena);
 }
 
-static void session_propose(struct drafter *drafter, struct draft_lane *lanes, int n,
-                            struct arena *arena, struct draft_cost *cost)
-{
-    (void)cost; /* there are no passes */
-    for (int i = 0; i < n; i++) {
-        propose_lane(drafter, &lanes[i], arena);
-    }
-}
-
-const struct drafter_ops session_finder_ops = {
-    .name = "session",
-    .counted = SIGNALS_SESSION,
+const struct lookup_ops session_lookup_ops = {
     .open = session_open,
     .close = session_close,
     .set_vocabulary = session_set_vocabulary,
-    .propose = session_propose,
+    .read = session_read,
     .forget = session_forget,
-    .study = session_study,
-    .look = session_look,
-    .foresee = session_foresee,
-    .expect = session_expect,
-    .is_of_text = true,
+    .offer = session_offer,
+    .preview = session_preview,
+    .propose = session_propose,
+    .extra = {.continue_from = session_continue_from},
 };

@@ -1,0 +1,102 @@
+/* Finders: drafters that look their guesses up in texts (coordinator/draft/drafter.h). They take
+ * microseconds and have no passes. The verbs are grouped by when they are called, and those that
+ * few finders have are in a struct of their own. Owned by the engine thread. */
+#pragma once
+
+#include "coordinator/draft/drafter.h"
+#include "speculation/rows/target_row.h"
+
+/* What the target has said in a round: row i is p behind the text that leads to before[i], which
+ * follows before[parents[i]]. Row 0 is that of the last committed token before the round, and its
+ * parent is -1. Rows that nothing is known of are empty. */
+struct draft_rows {
+    const struct target_row *rows; /* [n] */
+    const int32_t *before, *parents;
+    int n;
+};
+
+/* What some finders can do besides. NULL: this one cannot. */
+struct lookup_extra_ops {
+    /* ---- for each text ---- */
+
+    /* Whether the sequence's request brings something to look in. Finders of what requests bring
+     * have it. */
+    bool (*is_brought)(const struct sequence *seq);
+
+    /* The sequence's text is complete: the finder may learn from it. */
+    void (*observe_text)(struct drafter *finder, const struct sequence *seq);
+
+    /* ---- in each round ---- */
+
+    /* What it would guess after seq->tokens[0 .. n_tokens), where those that are not committed
+     * are guesses: writes up to n tokens, sets *evidence as in struct planner_offer and returns
+     * how many. */
+    int (*continue_from)(const struct drafter *finder, const struct sequence *seq, int n_tokens,
+                         int32_t *tokens, int n, int *evidence);
+
+    /* At most `most` tokens that are to be checked after the text for what their rows teach, if
+     * rows of the step cost next to nothing; returns how many. No coin of this round decides
+     * them. */
+    int (*extra_rows)(const struct drafter *finder, const struct sequence *seq, int32_t *tokens,
+                      int most);
+
+    /* A round has committed what the target says in *rows: the finder may learn from it. */
+    void (*observe_rows)(struct drafter *finder, const struct sequence *seq,
+                         const struct draft_rows *rows);
+};
+
+/* The verbs of a finder. */
+struct lookup_ops {
+    /* ---- once ---- */
+
+    /* options->name is what follows the finder's name. tok: the tokenizer of the texts. Errors:
+     * ERR_NO_MEMORY, and those of what is looked in. */
+    int (*open)(struct drafter **finder, const struct drafter_options *options,
+                const struct tokenizer *tok, struct error *err);
+    void (*close)(struct drafter *finder);
+
+    /* Ids from n_vocab on do not exist for the target, so none of them is guessed from now on. */
+    void (*set_vocabulary)(struct drafter *finder, int n_vocab);
+
+    /* ---- for each text ---- */
+
+    /* Reads committed tokens of the sequence that it has not read, n_tokens at most. Returns how
+     * many are left. */
+    int (*read)(struct drafter *finder, const struct sequence *seq, int n_tokens);
+
+    /* The sequence in this slot is over, or gives up its place: frees what is kept for it. */
+    void (*forget)(struct drafter *finder, int slot);
+
+    /* ---- in each round ---- */
+
+    /* What it can guess for the sequence now, if it has read all of it: sets evidence, k_max, as
+     * if there were no limit but DRAFT_MAX, and siblings, if it knows any, of *offer, which is zero
+     * but for `finder`. False: nothing. propose then guesses that; of siblings there may be more
+     * or fewer after guesses that were drawn. */
+    bool (*offer)(const struct drafter *finder, const struct sequence *seq,
+                  struct planner_offer *offer);
+
+    /* The first n guesses that propose would make now, where no coin decides them; returns how many
+     * there are. 0: there are none, or they are drawn. */
+    int (*preview)(const struct drafter *finder, const struct sequence *seq, int32_t *tokens,
+                   int n);
+
+    /* The lane's guesses, at most k, written as a draft model's are. Errors of the lane:
+     * ERR_NO_MEMORY. */
+    void (*propose)(struct drafter *finder, struct draft_lane *lane, struct arena *arena);
+
+    struct lookup_extra_ops extra;
+};
+
+/* The verbs above. */
+int lookup_read(struct drafter *finder, const struct sequence *seq, int n_tokens);
+bool lookup_offer(const struct drafter *finder, const struct sequence *seq,
+                  struct planner_offer *offer);
+int lookup_preview(const struct drafter *finder, const struct sequence *seq, int32_t *tokens,
+                   int n);
+int lookup_continue_from(const struct drafter *finder, const struct sequence *seq, int n_tokens,
+                         int32_t *tokens, int n, int *evidence);
+
+/* The extra rows of a finder that has them become the branch of the lane's draft: at most lane->k
+ * tokens, and none after one of lane->ends. Errors, of the lane: ERR_NO_MEMORY. */
+void lookup_extra_rows(const struct drafter *finder, struct draft_lane *lane, struct arena *arena);
