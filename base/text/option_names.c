@@ -115,7 +115,8 @@ static int refuse(const struct option_set *set, const char *word, size_t len, st
         return refuse_host_or_port(set, name, err);
     }
     for (int i = 0; i < set->n; i++) {
-        if (set->options[i]->name) names[n++] = set->options[i]->name;
+        bool is_shown = !(set->options[i]->flags & OPTION_HIDDEN);
+        if (set->options[i]->name && is_shown) names[n++] = set->options[i]->name;
     }
     nearest = option_names_nearest(name, names, n);
     if (nearest) {
