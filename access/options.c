@@ -1,18 +1,20 @@
 /* Options of doors and clients. */
 #include "access/options.h"
 
-enum { USAGE_STATUS = 2, OPT_CERTIFICATE = 3072, OPT_KEY, OPT_CLIENT_CA, OPT_INSECURE };
+#define FIELD(member) OPTION_FIELD(struct door_options, member)
 
-static const struct argp_option entries[] = {
-    {"tls-certificate", OPT_CERTIFICATE, "FILE", 0,
-     "speak TLS, with this certificate and those that lead to its CA (PEM); unix sockets stay "
-     "plain",
-     0},
-    {"tls-key", OPT_KEY, "FILE", 0, "the certificate's private key (PEM, without a password)", 0},
-    {"tls-client-ca", OPT_CLIENT_CA, "FILE", 0,
-     "serve only clients with a certificate that one of these authorities has signed (PEM)", 0},
-    {"insecure", OPT_INSECURE, NULL, 0,
-     "listen where other machines can connect although nothing keeps strangers out", 0},
+const struct option_row door_rows[] = {
+    OPTION_GROUP("Security", "--tls-certificate=server.pem --tls-key=server.key"),
+    {"tls-certificate", 0, "FILE", FIELD(files.certificate),
+     .help = "speak TLS, with this certificate and those that lead to its CA (PEM); unix sockets "
+             "stay plain"},
+    {"tls-key", 0, "FILE", FIELD(files.key),
+     .help = "the certificate's private key (PEM, without a password)"},
+    {"tls-client-ca", 0, "FILE", FIELD(files.ca),
+     .help = "serve only clients with a certificate that one of these authorities has signed "
+             "(PEM)"},
+    {"insecure", 0, NULL, FIELD(is_insecure),
+     .help = "listen where other machines can connect although nothing keeps strangers out"},
     {0},
 };
 
@@ -32,8 +34,9 @@ static int check_pair(const struct certificate_files *files, const char *prefix,
     return 0;
 }
 
-static int check_door(const struct door_options *door, struct error *err)
+int door_finish(void *fields, struct error *err)
 {
+    const struct door_options *door = fields;
     const struct certificate_files *files = &door->files;
     int rc = check_pair(files, "--tls", err);
     if (rc) return rc;
@@ -74,30 +77,3 @@ int access_open_client(struct certificates **certificates, const struct certific
     if (rc) return rc;
     return files->ca ? certificates_open(certificates, files, err) : 0;
 }
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct door_options *door = state->input;
-    struct error err;
-    switch (key) {
-    case OPT_CERTIFICATE:
-        door->files.certificate = arg;
-        return 0;
-    case OPT_KEY:
-        door->files.key = arg;
-        return 0;
-    case OPT_CLIENT_CA:
-        door->files.ca = arg;
-        return 0;
-    case OPT_INSECURE:
-        door->is_insecure = true;
-        return 0;
-    case ARGP_KEY_END:
-        if (check_door(door, &err)) argp_failure(state, USAGE_STATUS, 0, "%s", err.text);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-const struct argp door_argp = {.options = entries, .parser = parse_option};

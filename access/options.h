@@ -2,19 +2,20 @@
  * door's options name is read when the command line is known to be right. */
 #pragma once
 
-#include <argp.h>
 #include <stdbool.h>
 
 #include "access/certificates.h"
+#include "base/text/option_table.h"
 
-/* Of a server's door: a child for its own argp, whose input is one of these. Options
- * that do not fit together end the program with status 2. */
+/* Fields of door_rows, for the door of a server. */
 struct door_options {
     struct certificate_files files;    /* ca: of those who may have signed the clients' */
     struct certificates *certificates; /* once door_read has been called; NULL = plain */
     bool is_insecure;                  /* everybody may call */
 };
-extern const struct argp door_argp;
+extern const struct option_row door_rows[];
+/* The part's finish. Errors: ERR_ARGUMENT options that do not fit together. */
+int door_finish(void *fields, struct error *err);
 
 /* Opens the certificates, if the options name any. Errors: those of certificates_open. */
 int door_read(struct door_options *door, struct error *err);

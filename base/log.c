@@ -37,17 +37,6 @@ void log_set_format(enum log_format format)
     log_form = format;
 }
 
-int log_parse_level(const char *name, enum log_level *level)
-{
-    for (int i = 0; i < 4; i++) {
-        if (strcmp(name, level_names[i]) == 0) {
-            *level = (enum log_level)i;
-            return 0;
-        }
-    }
-    return -1;
-}
-
 /* ---- fields ---- */
 
 struct field {

@@ -11,9 +11,6 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
 void log_open(const char *program, enum log_level level);
 void log_set_format(enum log_format format);
 
-/* Returns 0 and the level for "debug", "info", "warn" or "error", otherwise -1. */
-int log_parse_level(const char *name, enum log_level *level);
-
 /* event is a word such as "target_lost"; the rest is as for printf. The format consists of fields,
  * KEY=VALUE or KEY="VALUE", with a blank between two: "rank=%d text=\"%s\"". Where a field ends is
  * taken from the format alone, so that no argument can pretend to be another field: a value that

@@ -315,8 +315,7 @@ int main(int argc, char **argv)
         {"support", 's', "N", "tokens of q; default 64", 1, 1024, .number = &s.support},
         {0},
     };
-    const struct bench_command command = {
-        .options = options, .backend = &s.backend, .backend_title = "Where the target runs:"};
+    const struct bench_command command = {.options = options, .backend = &s.backend};
     struct error err = {0};
     bench_parse(argc, argv, &command);
     if (!s.target != !s.draft) {

@@ -126,8 +126,7 @@ int main(int argc, char **argv)
         {"repeats", 'r', "N", "default 20", 1, BENCH_PAIRS_MAX, .number = &s.n_repeats},
         {0},
     };
-    const struct bench_command command = {
-        .options = options, .backend = &s.backend, .backend_title = "Where it runs:"};
+    const struct bench_command command = {.options = options, .backend = &s.backend};
     struct error err = {0};
     bench_parse(argc, argv, &command);
     if (run(&s, &err)) {

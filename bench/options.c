@@ -1,25 +1,17 @@
-/* The command lines of the benchmarks: argp over the tables of bench/options.h. */
+/* The command lines of the benchmarks: rows over the tables of bench/options.h. */
 #include "bench/options.h"
 
-#include <argp.h>
 #include <assert.h>
-#include <stdio.h>
 
 #include "base/system/program.h"
 #include "base/text/options.h"
 #include "model/backend/options.h"
 
-enum { OPTIONS_MAX = 16, NAME_BYTES = 64, KEY_WITHOUT_LETTER = 256 };
+enum { OPTIONS_MAX = 16 };
 
-static int key_of(const struct bench_option *options, int i)
+static int take_value(void *option, const char *name, const char *arg, struct error *err)
 {
-    return options[i].letter ? options[i].letter : KEY_WITHOUT_LETTER + i;
-}
-
-static int take_value(const struct bench_option *o, char *arg, struct error *err)
-{
-    char name[NAME_BYTES];
-    snprintf(name, sizeof name, "--%s", o->name);
+    const struct bench_option *o = option;
     if (o->text) *o->text = arg;
     if (o->flag) *o->flag = true;
     if (o->number) return options_int(o->number, name, arg, o->least, o->most, err);
@@ -36,36 +28,27 @@ static int take_value(const struct bench_option *o, char *arg, struct error *err
     return 0;
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    const struct bench_command *command = state->input;
-    struct error err;
-    if (key == ARGP_KEY_INIT && command->backend) state->child_inputs[0] = command->backend;
-    for (int i = 0; command->options[i].name; i++) {
-        if (key != key_of(command->options, i)) continue;
-        if (take_value(&command->options[i], arg, &err)) {
-            argp_failure(state, 2, 0, "%s", err.text);
-        }
-        return 0;
-    }
-    return ARGP_ERR_UNKNOWN;
-}
-
 void bench_parse(int argc, char **argv, const struct bench_command *command)
 {
-    struct argp_option entries[OPTIONS_MAX + 1] = {{0}};
-    const struct argp_child children[] = {{&backend_argp, 0, command->backend_title, 0}, {0}};
-    const struct argp argp = {.options = entries,
-                              .parser = parse_option,
-                              .doc = command->doc,
-                              .children = command->backend ? children : NULL};
-    struct bench_command input = *command; /* argp hands its input over as void * */
-    for (int i = 0; command->options[i].name; i++) {
-        const struct bench_option *o = &command->options[i];
-        assert(i < OPTIONS_MAX);
-        entries[i] = (struct argp_option){
-            .name = o->name, .key = key_of(command->options, i), .arg = o->arg, .doc = o->help};
+    static const struct option_row end;
+    struct bench_option options[OPTIONS_MAX];
+    struct option_row rows[OPTIONS_MAX][2]; /* each a part of its own, because its field is */
+    struct option_program program = {.doc = command->doc};
+    int n = 0;
+    for (; command->options[n].name; n++) {
+        const struct bench_option *o = &options[n];
+        assert(n < OPTIONS_MAX);
+        options[n] = command->options[n];
+        rows[n][0] = (struct option_row){.name = o->name,
+                                         .letter = o->letter,
+                                         .value = o->arg,
+                                         .read = take_value,
+                                         .help = o->help};
+        rows[n][1] = end;
+        program.parts[n] = (struct option_part){.rows = rows[n], .fields = &options[n]};
     }
-    if (command->backend) backend_options_init(command->backend);
-    program_parse(&argp, argc, argv, &input);
+    if (command->backend) {
+        program.parts[n] = (struct option_part){.rows = backend_rows, .fields = command->backend};
+    }
+    program_options(&program, argc, argv);
 }

@@ -35,7 +35,6 @@ struct bench_command {
     const char *doc; /* first line of the help, or NULL */
     const struct bench_option *options;
     struct backend_options *backend; /* adds the options that choose a backend; NULL: none */
-    const char *backend_title;       /* above these in the help, or NULL */
 };
 
 /* Stores the values that the command line gives and leaves the others as they are. *backend is set

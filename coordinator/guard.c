@@ -3,36 +3,30 @@
 
 #include "access/reach.h"
 
-enum {
-    USAGE_STATUS = 2,
-    OPT_KEYS = 4096,
-    OPT_TARGET_CA,
-    OPT_TARGET_CERTIFICATE,
-    OPT_TARGET_KEY,
-    OPT_TARGET_NAME,
-    OPT_GROUP_KEY
-};
+#define FIELD(member) OPTION_FIELD(struct guard, member)
 
-static const struct argp_option options[] = {
-    {"keys", OPT_KEYS, "FILE", 0,
-     "serve only callers with an API key that FILE lists, made by 'outrider key add'; read again "
-     "at SIGHUP; default: everybody may call",
-     0},
-    {"target-ca", OPT_TARGET_CA, "FILE", 0,
-     "speak TLS with the workers; one of these authorities has signed their certificates (PEM)", 0},
-    {"target-certificate", OPT_TARGET_CERTIFICATE, "FILE", 0,
-     "certificate to show to the workers, and those that lead to its CA (PEM)", 0},
-    {"target-key", OPT_TARGET_KEY, "FILE", 0,
-     "private key of --target-certificate (PEM, without a password)", 0},
-    {"target-name", OPT_TARGET_NAME, "NAME", 0,
-     "the name in the workers' certificates where it is not that of their addresses", 0},
-    {"group-key", OPT_GROUP_KEY, "FILE", 0,
-     "the workers' --group-key, which is shown to them; default OUTRIDER_GROUP_KEY", 0},
+const struct option_row guard_rows[] = {
+    OPTION_GROUP("Security", "--keys=FILE --tls-certificate=FILE --tls-key=FILE"),
+    {"keys", 0, "FILE", FIELD(keys_path),
+     .help = "serve only callers with an API key that FILE lists, made by 'outrider key add'; "
+             "read again at SIGHUP; default: everybody may call"},
+    {"target-ca", 0, "FILE", FIELD(target_files.ca),
+     .help = "speak TLS with the workers; one of these authorities has signed their certificates "
+             "(PEM)"},
+    {"target-certificate", 0, "FILE", FIELD(target_files.certificate),
+     .help = "certificate to show to the workers, and those that lead to its CA (PEM)"},
+    {"target-key", 0, "FILE", FIELD(target_files.key),
+     .help = "private key of --target-certificate (PEM, without a password)"},
+    {"target-name", 0, "NAME", FIELD(target_name),
+     .help = "the name in the workers' certificates where it is not that of their addresses"},
+    {"group-key", 0, "FILE", FIELD(group_key_path),
+     .help = "the workers' --group-key, which is shown to them; default OUTRIDER_GROUP_KEY"},
     {0},
 };
 
-static int check_options(const struct guard *guard, struct error *err)
+int guard_finish(void *fields, struct error *err)
 {
+    const struct guard *guard = fields;
     int rc = access_check_client(&guard->target_files, "--target", err);
     if (rc || !guard->target_name || guard->target_files.ca) return rc;
     return error_set(err, ERR_ARGUMENT,
@@ -51,43 +45,6 @@ int guard_read(struct guard *guard, struct error *err)
 out:
     return rc;
 }
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct guard *guard = state->input;
-    struct error err;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &guard->door;
-        return 0;
-    case OPT_KEYS:
-        guard->keys_path = arg;
-        return 0;
-    case OPT_TARGET_CA:
-        guard->target_files.ca = arg;
-        return 0;
-    case OPT_TARGET_CERTIFICATE:
-        guard->target_files.certificate = arg;
-        return 0;
-    case OPT_TARGET_KEY:
-        guard->target_files.key = arg;
-        return 0;
-    case OPT_TARGET_NAME:
-        guard->target_name = arg;
-        return 0;
-    case OPT_GROUP_KEY:
-        guard->group_key_path = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if (check_options(guard, &err)) argp_failure(state, USAGE_STATUS, 0, "%s", err.text);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp_child children[] = {{&door_argp, 0, NULL, 0}, {0}};
-const struct argp guard_argp = {.options = options, .parser = parse_option, .children = children};
 
 int guard_check(const struct guard *guard, const char *option, const char *address,
                 struct error *err)

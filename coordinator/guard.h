@@ -2,7 +2,6 @@
  * the files that they name, which are read once the command line is known to be right. */
 #pragma once
 
-#include <argp.h>
 #include <stdbool.h>
 
 #include "access/group_key.h"
@@ -20,9 +19,10 @@ struct guard {
     struct group_key group_key; /* shown to the workers */
 };
 
-/* A child for the coordinator's argp, whose input is a struct guard. Options that do not fit
- * together end the program with status 2. */
-extern const struct argp guard_argp;
+/* For the parts of the coordinator's options, whose fields are a struct guard. door_rows and
+ * door_finish are for its door. Errors of finish: ERR_ARGUMENT options that do not fit together. */
+extern const struct option_row guard_rows[];
+int guard_finish(void *fields, struct error *err);
 
 /* Opens what the options name, which exists as long as the program. Errors: those of
  * certificates_open, keys_open and group_key_open. */

@@ -1,93 +1,50 @@
 /* The main function that all servers share: options, start, run, exit status. */
 #include "base/system/program.h"
 
+#include <argp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/system/placement.h"
 #include "base/system/process.h"
-#include "base/text/option_names.h"
-#include "base/text/options.h"
 
-enum { USAGE_STATUS = 2, OPT_LOG_LEVEL = 2048, OPT_LOG_FORMAT, OPT_CHECK };
+enum { USAGE_STATUS = 2 };
 
-static const struct argp_option entries[] = {
-    {"log-level", OPT_LOG_LEVEL, "LEVEL", 0, "debug, info, warn, error", 0},
-    {"log-format", OPT_LOG_FORMAT, "FORMAT", 0,
-     "of the log's lines: text (default), or json: one object in each line", 0},
-    {"check", OPT_CHECK, NULL, 0,
-     "start nothing: check the options, and of a worker the model's config, and print how many "
-     "ranks can share it",
-     0},
+#define FIELD(member) OPTION_FIELD(struct program_log, member)
+
+/* In the order of their enums. */
+static const char *const levels[] = {"debug", "info", "warn", "error"};
+static const char *const formats[] = {"text", "json"};
+
+const struct option_row program_rows[] = {
+    OPTION_GROUP("Log and metrics", "--log-level=debug --log-format=json"),
+    {"log-level", 0, "LEVEL", FIELD(level), .words = levels, .n_words = 4, .standard = "info",
+     .expected = "debug, info, warn or error", .help = "debug, info, warn, error"},
+    {"log-format", 0, "FORMAT", FIELD(format), .words = formats, .n_words = 2, .standard = "text",
+     .help = "of the log's lines: text, or json: one object in each line"},
+    OPTION_GROUP("Before a start", "--check"),
+    {"check", 0, NULL, FIELD(is_check),
+     .help = "start nothing: check the options, and of a worker the model's config, and print how "
+             "many ranks can share it"},
     {0},
 };
 
-static void parse_format(struct argp_state *state, const char *arg, enum log_format *format)
+int program_read_pin(void *wish, const char *option, const char *text, struct error *err)
 {
-    static const char *const words[] = {"text", "json"}; /* in the enum's order */
-    struct error err;
-    int word = 0;
-    if (options_word(&word, "--log-format", arg, words, 2, &err)) {
-        argp_failure(state, USAGE_STATUS, 0, "%s", err.text);
-    }
-    *format = (enum log_format)word;
+    (void)option;
+    return placement_parse_pin(wish, text, err);
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct program_log *log = state->input;
-    switch (key) {
-    case OPT_LOG_LEVEL:
-        if (log_parse_level(arg, &log->level)) {
-            argp_failure(state, USAGE_STATUS, 0,
-                         "--log-level %s: expected debug, info, warn or error", arg);
-        }
-        return 0;
-    case OPT_LOG_FORMAT:
-        parse_format(state, arg, &log->format);
-        return 0;
-    case OPT_CHECK:
-        log->is_check = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_failure(state, USAGE_STATUS, 0, "'%s' is not an option; see --help", arg);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-const struct argp program_argp = {.options = entries, .parser = parse_option};
-
-error_t program_parse_int(struct argp_state *state, int *out, const char *option, const char *text,
-                          int least, int most)
-{
-    struct error err;
-    if (options_int(out, option, text, least, most, &err)) {
-        argp_failure(state, USAGE_STATUS, 0, "%s", err.text);
-    }
-    return 0;
-}
-
-error_t program_parse_pin(struct argp_state *state, struct placement_wish *wish, const char *text)
-{
-    struct error err;
-    if (placement_parse_pin(wish, text, &err)) {
-        argp_failure(state, USAGE_STATUS, 0, "%s", err.text);
-    }
-    return 0;
-}
-
-void program_parse(const struct argp *argp, int argc, char **argv, void *arguments)
+void program_options(const struct option_program *program, int argc, char **argv)
 {
     struct error err;
     argp_err_exit_status = USAGE_STATUS;
-    if (option_names_check(argp, argc, argv, false, &err)) {
+    if (option_program_parse(program, argc, argv, &err)) {
         const char *slash = strrchr(argv[0], '/');
         fprintf(stderr, "%s: %s\n", slash ? slash + 1 : argv[0], err.text);
         _Exit(USAGE_STATUS);
     }
-    argp_parse(argp, argc, argv, 0, NULL, arguments);
 }
 
 static int run_check(const struct program *program, void *arg)

@@ -2,11 +2,10 @@
  * to end, and the exit status. */
 #pragma once
 
-#include <argp.h>
 #include <stdbool.h>
 
 #include "base/log.h"
-#include "base/system/placement.h"
+#include "base/text/option_table.h"
 
 /* ---- options ---- */
 
@@ -16,18 +15,16 @@ struct program_log {
     bool is_check; /* --check */
 };
 
-/* A child for the server's own argp: --log-level, --log-format and --check, and the refusal of
- * words that are no option. Its input is a struct program_log. */
-extern const struct argp program_argp;
+/* For the parts of a server's options: --log-level, --log-format and --check, of a struct
+ * program_log. */
+extern const struct option_row program_rows[];
 
-/* Read the value of an option or end the program with status 2 and a sentence; return 0 for
- * argp. */
-error_t program_parse_int(struct argp_state *state, int *out, const char *option, const char *text,
-                          int least, int most);
-error_t program_parse_pin(struct argp_state *state, struct placement_wish *wish, const char *text);
+/* Reads --pin into a struct placement_wish. */
+option_read program_read_pin;
 
-/* argp_parse, for which a wrong option and a wrong value are the same failure: status 2. */
-void program_parse(const struct argp *argp, int argc, char **argv, void *arguments);
+/* Reads the command line. What is wrong with it is printed as one sentence and ends the process
+ * with status 2, as all that argp itself refuses. */
+void program_options(const struct option_program *program, int argc, char **argv);
 
 /* ---- from start to end ---- */
 

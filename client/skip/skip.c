@@ -1,6 +1,5 @@
 /* outrider skip: which layers of a model are worth most as its draft. Needs no server: it loads the
  * model, measures sets of its layers on a text, and prints the best ones. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +9,6 @@
 #include "base/memory.h"
 #include "base/system/file.h"
 #include "base/system/topology.h"
-#include "base/text/options.h"
 #include "client/client.h"
 #include "client/skip/measure.h"
 #include "client/skip/search.h"
@@ -22,20 +20,10 @@
 #include "speculation/theory/speedup.h"
 
 enum {
-    OPT_TEXT = 256,
-    OPT_SECONDS,
-    OPT_TOKENS,
-    OPT_TEMPERATURE,
-    OPT_K_MAX,
-    OPT_STEP_MS,
-    OPT_RTT,
-    OPT_BEST,
-    OPT_JSON,
     FILE_BYTES_MAX = 64 << 20,
     TOKENS_MOST = 1 << 16,
     SECONDS_MOST = 1 << 20,
     BEST_MOST = 1000,
-    K_MAX_DEFAULT = 16,
     LIST_BYTES = 1024
 };
 
@@ -52,24 +40,6 @@ struct skipping {
     struct skip_measure *measure;
     struct skip_search search;
     int64_t end_ms;
-    struct error *err;
-};
-
-static const struct argp_option options[] = {
-    {"text", OPT_TEXT, "FILE", 0,
-     "A text such as those that will be served; may be given several times", 0},
-    {"seconds", OPT_SECONDS, "S", 0, "End the search after S seconds; default 120", 0},
-    {"tokens", OPT_TOKENS, "N", 0, "Read N tokens of the texts, of each alike; default 512", 0},
-    {"temperature", OPT_TEMPERATURE, "T", 0,
-     "Of the sampling; 0: greedy, alpha is how often both have the same best token; default 1", 0},
-    {"k-max", OPT_K_MAX, "K", 0, "Most guesses of a round; default 16", 0},
-    {"step-ms", OPT_STEP_MS, "MS", 0,
-     "Time of a step of one row of the target where it is served; default: measured here", 0},
-    {"rtt", OPT_RTT, "R", 0,
-     "Time of wire and coordinator in a round, as a fraction of a step; default 0", 0},
-    {"best", OPT_BEST, "N", 0, "Print the N best sets; default 10", 0},
-    {"json", OPT_JSON, NULL, 0, "Print one JSON object", 0},
-    {0},
 };
 
 static const char doc[] =
@@ -85,51 +55,45 @@ static const char doc[] =
 
 /* ---- the command line ---- */
 
-static error_t take_float(struct skipping *s, float *out, const char *option, const char *text,
-                          float least, float most)
+static int take_file(void *fields, const char *option, const char *text, struct error *err)
 {
-    return client_parser_result(options_float(out, option, text, least, most, s->err));
+    struct skipping *s = fields;
+    (void)option;
+    (void)err;
+    s->files[s->n_files++] = text;
+    return 0;
 }
 
-static error_t take_int(struct skipping *s, int *out, const char *option, const char *text,
-                        int most)
+static int take_model(void *fields, char *word, struct error *err)
 {
-    return client_parser_result(options_int(out, option, text, 1, most, s->err));
+    struct skipping *s = fields;
+    return client_take_argument(&s->model, word, "model", err);
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct skipping *s = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &s->backend;
-        return 0;
-    case OPT_TEXT:
-        s->files[s->n_files++] = arg;
-        return 0;
-    case OPT_SECONDS:
-        return take_int(s, &s->n_seconds, "--seconds", arg, SECONDS_MOST);
-    case OPT_TOKENS:
-        return take_int(s, &s->n_tokens_most, "--tokens", arg, TOKENS_MOST);
-    case OPT_TEMPERATURE:
-        return take_float(s, &s->temperature, "--temperature", arg, 0, SAMPLING_TEMPERATURE_MAX);
-    case OPT_K_MAX:
-        return take_int(s, &s->k_max, "--k-max", arg, DRAFT_MAX);
-    case OPT_STEP_MS:
-        return take_float(s, &s->step_ms, "--step-ms", arg, 1e-3f, 1e6f);
-    case OPT_RTT:
-        return take_float(s, &s->rtt, "--rtt", arg, 0, 1e3f);
-    case OPT_BEST:
-        return take_int(s, &s->n_best, "--best", arg, BEST_MOST);
-    case OPT_JSON:
-        s->is_json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        return client_take_argument(&s->model, arg, "model", s->err);
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+#define FIELD(member) OPTION_FIELD(struct skipping, member)
+
+static const struct option_row rows[] = {
+    OPTION_GROUP("Texts", "--text=questions.txt --tokens=4096"),
+    {"text", 0, "FILE", .read = take_file,
+     .help = "A text such as those that will be served; may be given several times"},
+    {"tokens", 0, "N", FIELD(n_tokens_most), .least = 1, .most = TOKENS_MOST, .standard_int = 512,
+     .help = "Read N tokens of the texts, of each alike"},
+    OPTION_GROUP("Search", "--seconds=600 --k-max=8"),
+    {"seconds", 0, "S", FIELD(n_seconds), .least = 1, .most = SECONDS_MOST, .standard_int = 120,
+     .help = "End the search after S seconds"},
+    {"temperature", 0, "T", FIELD(temperature), .most = SAMPLING_TEMPERATURE_MAX, .standard_int = 1,
+     .help = "Of the sampling; 0: greedy, alpha is how often both have the same best token"},
+    {"k-max", 0, "K", FIELD(k_max), .least = 1, .most = DRAFT_MAX, .standard_int = 16,
+     .help = "Most guesses of a round"},
+    {"step-ms", 0, "MS", FIELD(step_ms), .least = 1e-3, .most = 1e6,
+     .help = "Time of a step of one row of the target where it is served; default: measured here"},
+    {"rtt", 0, "R", FIELD(rtt), .most = 1e3, .standard = "0",
+     .help = "Time of wire and coordinator in a round, as a fraction of a step"},
+    {"best", 0, "N", FIELD(n_best), .least = 1, .most = BEST_MOST, .standard_int = 10,
+     .help = "Print the N best sets"},
+    {"json", 0, NULL, FIELD(is_json), .help = "Print one JSON object"},
+    {0},
+};
 
 static int check(const struct skipping *s, struct error *err)
 {
@@ -149,16 +113,14 @@ static int check(const struct skipping *s, struct error *err)
 
 static int prepare(struct skipping *s, int argc, char **argv, struct error *err)
 {
-    const struct argp_child children[] = {{&backend_argp, 0, "Where the draft runs:", 0}, {0}};
-    const struct argp argp = {.options = options,
-                              .parser = parse_option,
-                              .args_doc = "MODEL",
-                              .doc = doc,
-                              .children = children};
+    const struct option_program program = {
+        .args_doc = "MODEL",
+        .doc = doc,
+        .parts = {{rows, s, NULL}, {backend_rows, &s->backend, NULL}},
+        .take = take_model};
     int rc = 0;
-    s->err = err;
     TRY(mem_array(&s->files, (size_t)argc, sizeof *s->files, err));
-    TRY(client_parse(&argp, argc, argv, s, err));
+    TRY(option_program_parse(&program, argc, argv, err));
     rc = check(s, err);
 out:
     return rc;
@@ -351,14 +313,9 @@ out:
 
 int skip_main(int argc, char **argv)
 {
-    struct skipping s = {.n_seconds = 120,
-                         .n_tokens_most = 512,
-                         .k_max = K_MAX_DEFAULT,
-                         .n_best = 10,
-                         .temperature = 1};
+    struct skipping s = {0};
     struct error err;
     int status = CLIENT_OK;
-    backend_options_init(&s.backend);
     if (prepare(&s, argc, argv, &err) || run(&s, &err)) status = client_fail_local(&err);
     skip_measure_close(s.measure);
     free(s.search.found);

@@ -69,18 +69,6 @@ struct ahead {
     uint32_t n_rounds;
 };
 
-int ahead_parse_mode(const char *text, enum ahead_mode *mode, struct error *err)
-{
-    static const char *const words[] = {
-        [AHEAD_AUTO] = "auto", [AHEAD_ON] = "on", [AHEAD_OFF] = "off"};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(text, words[i]) != 0) continue;
-        *mode = (enum ahead_mode)i;
-        return 0;
-    }
-    return error_set(err, ERR_ARGUMENT, "--draft-ahead %s: expected auto, on or off", text);
-}
-
 int ahead_open(struct ahead **ahead, enum ahead_mode mode, struct drafter *drafter,
                struct error *err)
 {

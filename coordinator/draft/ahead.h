@@ -15,9 +15,6 @@ enum ahead_mode {
 
 struct ahead;
 
-/* "auto", "on", "off". Errors: ERR_ARGUMENT. */
-int ahead_parse_mode(const char *text, enum ahead_mode *mode, struct error *err);
-
 /* Keeps drafter. Errors: ERR_NO_MEMORY. */
 int ahead_open(struct ahead **ahead, enum ahead_mode mode, struct drafter *drafter,
                struct error *err);

@@ -8,18 +8,6 @@
 #include "coordinator/draft/finder.h"
 #include "coordinator/sequence/sequence.h"
 
-int appended_parse_mode(const char *text, enum append_mode *mode, struct error *err)
-{
-    static const char *const words[] = {
-        [APPEND_AUTO] = "auto", [APPEND_ON] = "on", [APPEND_OFF] = "off"};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(text, words[i]) != 0) continue;
-        *mode = (enum append_mode)i;
-        return 0;
-    }
-    return error_set(err, ERR_ARGUMENT, "--lookup-append %s: expected auto, on or off", text);
-}
-
 void appended_begin(struct appended *a, enum append_mode mode, const struct drafters *drafters,
                     struct planner *planner)
 {

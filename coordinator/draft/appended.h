@@ -17,9 +17,6 @@ struct appended {
     struct planner *planner;
 };
 
-/* "auto", "on", "off". Errors: ERR_ARGUMENT. */
-int appended_parse_mode(const char *text, enum append_mode *mode, struct error *err);
-
 /* With the first finder that can say what comes behind guesses, if there is a draft model. Keeps
  * it and the planner. */
 void appended_begin(struct appended *appended, enum append_mode mode,

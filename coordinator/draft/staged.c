@@ -97,18 +97,6 @@ static void predict(struct draft_stage *stage, const struct sequence *seq, float
     planner_stage_chances(s->planner, &seq->planner_state, evidence, n, chances);
 }
 
-int staged_parse_mode(const char *text, enum staged_mode *mode, struct error *err)
-{
-    static const char *const words[] = {
-        [STAGED_AUTO] = "auto", [STAGED_ON] = "on", [STAGED_OFF] = "off"};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(text, words[i]) != 0) continue;
-        *mode = (enum staged_mode)i;
-        return 0;
-    }
-    return error_set(err, ERR_ARGUMENT, "--draft-staged %s: expected auto, on or off", text);
-}
-
 void staged_begin(struct staged *s, enum staged_mode mode, const struct drafters *drafters,
                   struct planner *planner)
 {

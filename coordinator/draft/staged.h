@@ -19,9 +19,6 @@ struct staged {
     struct planner *planner;
 };
 
-/* "auto", "on", "off". Errors: ERR_ARGUMENT. */
-int staged_parse_mode(const char *text, enum staged_mode *mode, struct error *err);
-
 /* Makes it the stage of the draft model, unless the mode is off, if there is a model and a finder
  * that can say what it expects. Keeps the finder and the planner; the model keeps it. */
 void staged_begin(struct staged *staged, enum staged_mode mode, const struct drafters *drafters,

@@ -22,18 +22,6 @@ static const double bad_ratio = 1.05;
 /* Times the mean: a longer step counts as so long. */
 static const double outlier_ratio = 2;
 
-int halves_parse_mode(const char *text, enum halves_mode *mode, struct error *err)
-{
-    static const char *const words[] = {
-        [HALVES_AUTO] = "auto", [HALVES_ON] = "on", [HALVES_OFF] = "off"};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(text, words[i]) != 0) continue;
-        *mode = (enum halves_mode)i;
-        return 0;
-    }
-    return error_set(err, ERR_ARGUMENT, "--half-batches %s: expected auto, on or off", text);
-}
-
 void halves_forget(struct halves *h)
 {
     memset(h->paces, 0, sizeof h->paces);

@@ -35,9 +35,6 @@ struct halves {
     uint64_t n_steps, n_half_steps; /* since the start; the caller counts them */
 };
 
-/* "auto", "on", "off". Errors: ERR_ARGUMENT. */
-int halves_parse_mode(const char *text, enum halves_mode *mode, struct error *err);
-
 /* Forgets what was measured, because another group answers in other times. */
 void halves_forget(struct halves *halves);
 

@@ -1,108 +1,53 @@
 /* The options of the command line that choose a backend. */
 #include "model/backend/options.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/text/options.h"
 
-#define VARIANTS "VARIANTS" /* in the help; becomes the names of the CPU's kernels */
+enum { THREADS_MAX = 256 };
 
-enum { NAMES_BYTES = 200, HELP_BYTES = 300 };
-enum { OPT_DEVICE = 1024, OPT_WEIGHTS, OPT_KERNELS, OPT_NO_GRAPHS, OPT_ALL_REDUCE, OPT_PACK_CACHE };
+#define FIELD(member) OPTION_FIELD(struct backend_options, member)
 
-static const struct argp_option entries[] = {
-    {"device", OPT_DEVICE, "NAME", 0,
-     "cpu, cuda:N, or cuda: a worker takes the GPU of its rank's number, others take GPU 0; "
-     "default "
-     "cpu",
-     0},
-    {"weights", OPT_WEIGHTS, "FORM", 0,
-     "bf16; on the CPU also int8, int4; on GPUs also fp8; default: as the model is stored", 0},
-    {"kernels", OPT_KERNELS, "NAME", 0, "of the CPU: " VARIANTS ": same bits; default auto", 0},
-    {"no-graphs", OPT_NO_GRAPHS, NULL, 0, "GPU steps are launched kernel by kernel, not replayed",
-     0},
-    {"all-reduce", OPT_ALL_REDUCE, NULL, 0,
-     "workers on GPUs sum in NCCL's own order, so their bits depend on the number of ranks", 0},
-    {"threads", 't', "N", 0,
-     "compute threads on the CPU, or auto: a worker's share of the cores, a draft's by its size, "
-     "one for benchmarks; default auto",
-     0},
-    {"pack-cache", OPT_PACK_CACHE, "FOLDER", 0,
-     "keeps the CPU's packed weights on disk for the next start: in FOLDER, auto (MODEL/packed; "
-     "for synthetic models ~/.cache/outrider) or off; default off",
-     0},
+static int read_threads(void *fields, const char *option, const char *text, struct error *err)
+{
+    struct backend_options *backend = fields;
+    backend->auto_threads = strcmp(text, "auto") == 0;
+    backend->n_threads = 1;
+    if (backend->auto_threads) return 0;
+    return options_int(&backend->n_threads, option, text, 1, THREADS_MAX, err);
+}
+
+static int read_pack_cache(void *field, const char *option, const char *text, struct error *err)
+{
+    if (!*text) return error_set(err, ERR_ARGUMENT, "%s: expected a folder, auto or off", option);
+    *(const char **)field = text;
+    return 0;
+}
+
+const struct option_row backend_rows[] = {
+    OPTION_GROUP("Where the model runs", "--device=cuda:0 --weights=fp8"),
+    {"device", 0, "NAME", FIELD(device), .is_known = backend_device_is_known, .standard = "cpu",
+     .expected = "cpu, cuda or cuda:N",
+     .help = "cpu, cuda:N, or cuda: a worker takes the GPU of its rank's number, others take "
+             "GPU 0"},
+    {"weights", 0, "FORM", FIELD(weights), .is_known = backend_weights_is_known,
+     .expected = "bf16, int8, int4 or fp8",
+     .help = "bf16; on the CPU also int8, int4; on GPUs also fp8; default: as the model is "
+             "stored"},
+    {"kernels", 0, "NAME", FIELD(kernels), .is_known = backend_kernels_is_known,
+     .names = backend_kernels_names, .expected = "NAMES", .standard = "auto",
+     .help = "of the CPU: NAMES: same bits"},
+    {"no-graphs", 0, NULL, FIELD(no_graphs),
+     .help = "GPU steps are launched kernel by kernel, not replayed"},
+    {"all-reduce", 0, NULL, FIELD(all_reduce),
+     .help = "workers on GPUs sum in NCCL's own order, so their bits depend on the number of "
+             "ranks"},
+    {"threads", 't', "N", .read = read_threads, .standard = "auto",
+     .help = "compute threads on the CPU, or auto: a worker's share of the cores, a draft's by "
+             "its size, one for benchmarks"},
+    {"pack-cache", 0, "FOLDER", OPTION_READ(struct backend_options, pack_cache, read_pack_cache),
+     .help = "keeps the CPU's packed weights on disk for the next start: in FOLDER, auto "
+             "(MODEL/packed; for synthetic models ~/.cache/outrider) or off; default off"},
     {0},
 };
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct backend_options *options = state->input;
-    struct error err;
-    switch (key) {
-    case OPT_DEVICE:
-        if (!backend_device_is_known(arg)) {
-            argp_failure(state, 2, 0, "--device %s: expected cpu, cuda or cuda:N", arg);
-        }
-        options->device = arg;
-        return 0;
-    case OPT_WEIGHTS:
-        if (!backend_weights_is_known(arg)) {
-            argp_failure(state, 2, 0, "--weights %s: expected bf16, int8, int4 or fp8", arg);
-        }
-        options->weights = arg;
-        return 0;
-    case OPT_KERNELS:
-        if (!backend_kernels_is_known(arg)) {
-            char names[NAMES_BYTES];
-            backend_kernels_names(names, sizeof names);
-            argp_failure(state, 2, 0, "--kernels %s: expected %s", arg, names);
-        }
-        options->kernels = arg;
-        return 0;
-    case OPT_ALL_REDUCE:
-        options->all_reduce = true;
-        return 0;
-    case OPT_NO_GRAPHS:
-        options->no_graphs = true;
-        return 0;
-    case OPT_PACK_CACHE:
-        if (!*arg) argp_failure(state, 2, 0, "--pack-cache: expected a folder, auto or off");
-        options->pack_cache = arg;
-        return 0;
-    case 't':
-        options->auto_threads = strcmp(arg, "auto") == 0;
-        options->n_threads = 1;
-        if (!options->auto_threads &&
-            options_int(&options->n_threads, "--threads", arg, 1, 256, &err)) {
-            argp_failure(state, 2, 0, "%s", err.text);
-        }
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-/* Help as argp prints it, with the names of the kernels in place of VARIANTS. argp frees what it
- * gets. */
-static char *fill_help(int key, const char *text, void *input)
-{
-    char names[NAMES_BYTES], filled[HELP_BYTES];
-    (void)key;
-    (void)input;
-    const char *at = text ? strstr(text, VARIANTS) : NULL;
-    if (!at) return text ? strdup(text) : NULL;
-    backend_kernels_names(names, sizeof names);
-    snprintf(filled, sizeof filled, "%.*s%s%s", (int)(at - text), text, names,
-             at + strlen(VARIANTS));
-    return strdup(filled);
-}
-
-const struct argp backend_argp = {
-    .options = entries, .parser = parse_option, .help_filter = fill_help};
-
-void backend_options_init(struct backend_options *options)
-{
-    *options = (struct backend_options){
-        .device = "cpu", .kernels = "auto", .n_threads = 1, .auto_threads = true};
-}

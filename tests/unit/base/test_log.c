@@ -69,17 +69,6 @@ static const char *string_of(const json_t *root, const char *key)
     return text;
 }
 
-START_TEST(levels_are_read_by_name)
-{
-    enum log_level level = LOG_LEVEL_DEBUG;
-    ck_assert_int_eq(log_parse_level("warn", &level), 0);
-    ck_assert_int_eq(level, LOG_LEVEL_WARN);
-    ck_assert_int_eq(log_parse_level("Warn", &level), -1);
-    ck_assert_int_eq(log_parse_level("", &level), -1);
-    ck_assert_int_eq(level, LOG_LEVEL_WARN);
-}
-END_TEST
-
 START_TEST(lines_below_the_level_are_dropped)
 {
     struct capture c;
@@ -191,7 +180,6 @@ int main(void)
 {
     Suite *suite = suite_create("log");
     TCase *tc = tcase_create("all");
-    tcase_add_test(tc, levels_are_read_by_name);
     tcase_add_test(tc, lines_below_the_level_are_dropped);
     tcase_add_test(tc, a_line_is_one_line_whatever_is_in_it);
     tcase_add_test(tc, no_value_can_pretend_to_be_a_field);

@@ -141,19 +141,6 @@ START_TEST(only_steps_that_follow_each_other_count)
 }
 END_TEST
 
-START_TEST(modes_have_names)
-{
-    struct error err;
-    enum halves_mode mode;
-    CHECK_OK(halves_parse_mode("off", &mode, &err));
-    ck_assert_int_eq(mode, HALVES_OFF);
-    CHECK_OK(halves_parse_mode("auto", &mode, &err));
-    ck_assert_int_eq(mode, HALVES_AUTO);
-    CHECK_ERR(halves_parse_mode("maybe", &mode, &err), ERR_ARGUMENT,
-              "--half-batches maybe: expected auto, on or off");
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("halves");
@@ -165,7 +152,6 @@ int main(void)
     tcase_add_test(tcase, on_and_off_ask_nobody);
     tcase_add_test(tcase, another_group_is_measured_anew);
     tcase_add_test(tcase, only_steps_that_follow_each_other_count);
-    tcase_add_test(tcase, modes_have_names);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -89,13 +89,8 @@ END_TEST
 START_TEST(words_decide_where_they_are_given)
 {
     const struct world world = {1000000, 1300000, 400000, 200000, 0};
-    enum ahead_mode mode;
-    struct error err;
     ck_assert_double_eq(share_ahead(AHEAD_ON, &world), 1);
     ck_assert_double_eq(share_ahead(AHEAD_OFF, &world), 0);
-    CHECK_OK(ahead_parse_mode("on", &mode, &err));
-    ck_assert_int_eq(mode, AHEAD_ON);
-    CHECK_ERR(ahead_parse_mode("perhaps", &mode, &err), ERR_ARGUMENT, "perhaps");
 }
 END_TEST
 

@@ -170,7 +170,6 @@ START_TEST(without_a_finder_or_a_model_nothing_is_added)
     struct appended appended;
     struct drafters none = {0};
     struct error err;
-    enum append_mode mode = APPEND_AUTO;
     appended_begin(&appended, APPEND_ON, &none, &planner);
     ck_assert(!appended.finder);
     const struct lookup_options lookups = {.lookup = "session", .n_sequences = SLOTS};
@@ -182,9 +181,6 @@ START_TEST(without_a_finder_or_a_model_nothing_is_added)
     open_appending(&a, APPEND_OFF);
     ck_assert(!a.appended.finder);
     close_appending(&a);
-    CHECK_OK(appended_parse_mode("off", &mode, &err));
-    ck_assert_int_eq(mode, APPEND_OFF);
-    CHECK_ERR(appended_parse_mode("", &mode, &err), ERR_ARGUMENT, "expected auto, on or off");
 }
 END_TEST
 
