@@ -59,27 +59,12 @@ int client_run_one(const struct client_commands *commands, int argc, char **argv
     return refuse_command(commands, argv[1]);
 }
 
-int client_parse(const struct argp *argp, int argc, char **argv, void *input, struct error *err)
-{
-    *err = (struct error){0};
-    int rc = option_names_check(argp, argc, argv, false, err);
-    if (rc) return rc;
-    error_t failure = argp_parse(argp, argc, argv, 0, NULL, input);
-    if (!failure) return 0;
-    if (err->code) return err->code;
-    return error_set(err, ERR_ARGUMENT, "the command line cannot be read: %s", strerror(failure));
-}
-
-error_t client_parser_result(int rc)
-{
-    return rc ? EINVAL : 0;
-}
-
-error_t client_take_argument(const char **slot, char *argument, const char *what, struct error *err)
+int client_take_argument(const char **slot, const char *argument, const char *what,
+                         struct error *err)
 {
     if (*slot) {
-        error_set(err, ERR_ARGUMENT, "'%.60s' is too much: give one %s, in quotes", argument, what);
-        return EINVAL;
+        return error_set(err, ERR_ARGUMENT, "'%.60s' is too much: give one %s, in quotes", argument,
+                         what);
     }
     *slot = argument;
     return 0;

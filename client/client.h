@@ -5,11 +5,11 @@
  * exit status. Results go to the standard output, everything else to the standard error. */
 #pragma once
 
-#include <argp.h>
 #include <jansson.h>
 #include <stdbool.h>
 
 #include "base/error.h"
+#include "base/text/option_table.h"
 
 enum client_status {
     CLIENT_OK = 0,
@@ -23,9 +23,14 @@ enum client_status {
 #define CLIENT_STATUS_DOC                                                                         \
     "Exit status: 0 done, 1 failure (one sentence on the standard error), 2 wrong command line, " \
     "130 interrupted."
-#define CLIENT_ADDRESS_DOC                                                                       \
-    "HOST:PORT or unix:PATH of the coordinator; default OUTRIDER_ADDRESS from the environment, " \
-    "or " CLIENT_ADDRESS_DEFAULT
+#define CLIENT_ADDRESS_HELP "HOST:PORT or unix:PATH of the coordinator"
+/* A row of an option table, of a struct that has a `connection`. */
+#define CLIENT_ADDRESS_ROW(type)                                                \
+    {                                                                           \
+        "address", 'a', "ADDRESS", OPTION_FIELD(type, connection.address),      \
+            .standard = CLIENT_ADDRESS_DEFAULT, .variable = "OUTRIDER_ADDRESS", \
+            .help = CLIENT_ADDRESS_HELP                                         \
+    }
 
 /* argv[0] is the name for messages, such as "outrider generate". */
 int generate_main(int argc, char **argv);
@@ -61,15 +66,9 @@ const char *client_hint(char hint[CLIENT_HINT_BYTES], const char *word,
                         const struct client_command *commands);
 int client_run_one(const struct client_commands *commands, int argc, char **argv);
 
-/* Parses the command line with argp. A parser refuses a value by filling err and returning EINVAL.
- * Wrong options and --help end the process inside argp. Errors: ERR_ARGUMENT. */
-int client_parse(const struct argp *argp, int argc, char **argv, void *input, struct error *err);
-
-/* For parsers: what they return to argp after a call that returned rc: EINVAL after any error. */
-error_t client_parser_result(int rc);
-/* For parsers: keeps the one argument of a command in *slot; refuses a second one. */
-error_t client_take_argument(const char **slot, char *argument, const char *what,
-                             struct error *err);
+/* Keeps the one argument of a command in *slot; refuses a second one. */
+int client_take_argument(const char **slot, const char *argument, const char *what,
+                         struct error *err);
 
 /* Prints err as one line and returns the exit status. client_fail_local is for failures before the
  * server was asked: ERR_ARGUMENT then means that the command line is wrong. */

@@ -1,13 +1,12 @@
 /* How a command reaches its server: address, TLS and API key, from options and environment. */
 #pragma once
 
-#include <argp.h>
-
 #include "access/certificates.h"
+#include "base/text/option_table.h"
 
 /* A zeroed one is valid to close. */
 struct connection {
-    const char *address; /* of an option; NULL = none was given */
+    const char *address; /* HOST:PORT or unix:PATH */
     const char *api_key;
     struct certificate_files files;
     const char *server_name; /* that the certificate must have in place of the address's */
@@ -15,11 +14,11 @@ struct connection {
     struct certificates *certificates; /* NULL = plain */
 };
 
-/* A child for the argp of every command that calls a server, but for its --address. The input is a
- * struct connection. */
-extern const struct argp connection_argp;
+/* For the parts of every command that calls a server; the fields are a struct connection. The row
+ * of --address is the command's own. */
+extern const struct option_row connection_rows[];
 
-/* Fills in the environment and the default for what no option gave, and opens the certificates.
+/* Checks what the options gave, and opens the certificates.
  * Errors: ERR_ARGUMENT no address, or options that do not go together; those of
  * certificates_open. */
 int connection_open(struct connection *connection, struct error *err);

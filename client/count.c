@@ -1,5 +1,4 @@
 /* outrider count: counts the tokens of texts, for the head of a draft. Needs no server. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,22 +9,33 @@
 #include "client/input.h"
 #include "model/tokenizer/token_counts.h"
 
-enum { OPT_NO_SPECIAL = 256, FILE_BYTES_MAX = 256 << 20 };
+enum { FILE_BYTES_MAX = 256 << 20 };
 
 struct count {
     const char *model, *output;
     const char **files; /* [n_files] of argv */
     int n_files;
-    unsigned flags;
+    bool parses_no_special;
     struct tokenizer *tok;
     struct token_counts counts;
 };
 
-static const struct argp_option options[] = {
-    {"model", 'm', "FOLDER", 0, "Folder with a tokenizer.json", 0},
-    {"output", 'o', "LIST", 0, "Write the list to LIST, as a whole or not at all", 0},
-    {"no-special", OPT_NO_SPECIAL, NULL, 0,
-     "Texts of special tokens are plain text; otherwise they become these tokens", 0},
+static int take_file(void *fields, char *word, struct error *err)
+{
+    struct count *command = fields;
+    (void)err;
+    command->files[command->n_files++] = word;
+    return 0;
+}
+
+#define FIELD(member) OPTION_FIELD(struct count, member)
+
+static const struct option_row rows[] = {
+    {"model", 'm', "FOLDER", FIELD(model), .help = "Folder with a tokenizer.json"},
+    {"output", 'o', "LIST", FIELD(output),
+     .help = "Write the list to LIST, as a whole or not at all"},
+    {"no-special", 0, NULL, FIELD(parses_no_special),
+     .help = "Texts of special tokens are plain text; otherwise they become these tokens"},
     {0},
 };
 
@@ -36,34 +46,13 @@ static const char doc[] =
     "No tokens are added at the beginning or end of a text. The ends of sequence need not be "
     "counted: they always belong to the head.\n\n" CLIENT_STATUS_DOC;
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct count *c = state->input;
-    switch (key) {
-    case 'm':
-        c->model = arg;
-        return 0;
-    case 'o':
-        c->output = arg;
-        return 0;
-    case OPT_NO_SPECIAL:
-        c->flags &= ~(unsigned)TOKENIZER_PARSE_SPECIAL;
-        return 0;
-    case ARGP_KEY_ARG:
-        c->files[c->n_files++] = arg;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 static int prepare(struct count *c, int argc, char **argv, struct error *err)
 {
-    const struct argp argp = {
-        .options = options, .parser = parse_option, .args_doc = "FILE...", .doc = doc};
+    const struct option_program program = {
+        .args_doc = "FILE...", .doc = doc, .parts = {{rows, c, NULL}}, .take = take_file};
     int rc = 0;
     TRY(mem_array(&c->files, (size_t)argc, sizeof *c->files, err));
-    TRY(client_parse(&argp, argc, argv, c, err));
+    TRY(option_program_parse(&program, argc, argv, err));
     if (!c->model) return error_set(err, ERR_ARGUMENT, "--model FOLDER is missing");
     if (c->n_files == 0) {
         return error_set(err, ERR_ARGUMENT, "no text: give files, or - for the standard input");
@@ -87,7 +76,8 @@ static int count_file(struct count *c, const char *name, struct error *err)
     struct token_ids ids = {0};
     int rc = 0;
     TRY(read_file(&input, name, err));
-    TRY(tokenizer_encode(c->tok, input.text, input.len, c->flags, &ids, err));
+    TRY(tokenizer_encode(c->tok, input.text, input.len,
+                         c->parses_no_special ? 0 : TOKENIZER_PARSE_SPECIAL, &ids, err));
     token_counts_add(&c->counts, ids.data, ids.n);
 out:
     input_close(&input);
@@ -123,7 +113,7 @@ out:
 
 int count_main(int argc, char **argv)
 {
-    struct count c = {.flags = TOKENIZER_PARSE_SPECIAL};
+    struct count c = {0};
     struct error err;
     int status = CLIENT_OK;
     if (prepare(&c, argc, argv, &err)) {

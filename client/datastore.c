@@ -1,6 +1,5 @@
 /* outrider datastore: makes and checks files of texts for the drafters that find their guesses in
  * them (lookup/datastore.h). Needs no server. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,9 +19,20 @@ struct build {
 
 /* ---- build ---- */
 
-static const struct argp_option options[] = {
-    {"model", 'm', "FOLDER", 0, "Folder with the tokenizer.json of the target", 0},
-    {"output", 'o', "DATASTORE", 0, "Write to DATASTORE, as a whole or not at all", 0},
+static int take_file(void *fields, char *word, struct error *err)
+{
+    struct build *command = fields;
+    (void)err;
+    command->files[command->n_files++] = word;
+    return 0;
+}
+
+#define FIELD(member) OPTION_FIELD(struct build, member)
+
+static const struct option_row rows[] = {
+    {"model", 'm', "FOLDER", FIELD(model), .help = "Folder with the tokenizer.json of the target"},
+    {"output", 'o', "DATASTORE", FIELD(output),
+     .help = "Write to DATASTORE, as a whole or not at all"},
     {0},
 };
 
@@ -33,31 +43,13 @@ static const char build_doc[] =
     "The file has 8 bytes for each token, and fits the tokenizer that it was made "
     "with.\n\n" CLIENT_STATUS_DOC;
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct build *b = state->input;
-    switch (key) {
-    case 'm':
-        b->model = arg;
-        return 0;
-    case 'o':
-        b->output = arg;
-        return 0;
-    case ARGP_KEY_ARG:
-        b->files[b->n_files++] = arg;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 static int prepare(struct build *b, int argc, char **argv, struct error *err)
 {
-    const struct argp argp = {
-        .options = options, .parser = parse_option, .args_doc = "FILE...", .doc = build_doc};
+    const struct option_program program = {
+        .args_doc = "FILE...", .doc = build_doc, .parts = {{rows, b, NULL}}, .take = take_file};
     int rc = 0;
     TRY(mem_array(&b->files, (size_t)argc, sizeof *b->files, err));
-    TRY(client_parse(&argp, argc, argv, b, err));
+    TRY(option_program_parse(&program, argc, argv, err));
     if (!b->model) return error_set(err, ERR_ARGUMENT, "--model FOLDER is missing");
     if (!b->output) return error_set(err, ERR_ARGUMENT, "--output DATASTORE is missing");
     if (b->n_files == 0) return error_set(err, ERR_ARGUMENT, "no text: give files");
@@ -117,14 +109,6 @@ static int build_main(int argc, char **argv)
 static const char check_doc[] =
     "Reads a whole datastore and says whether it is as it was written.\v" CLIENT_STATUS_DOC;
 
-static error_t parse_check(int key, char *arg, struct argp_state *state)
-{
-    const char **path = state->input;
-    if (key != ARGP_KEY_ARG || *path) return ARGP_ERR_UNKNOWN;
-    *path = arg;
-    return 0;
-}
-
 static int check(const char *path, struct error *err)
 {
     struct datastore *d = NULL;
@@ -140,12 +124,21 @@ out:
     return rc;
 }
 
+static int take_path(void *path, char *word, struct error *err)
+{
+    return client_take_argument(path, word, "datastore", err);
+}
+
 static int check_main(int argc, char **argv)
 {
-    const struct argp argp = {.parser = parse_check, .args_doc = "DATASTORE", .doc = check_doc};
+    static const struct option_row no_rows[] = {{0}};
     const char *path = NULL;
+    const struct option_program program = {.args_doc = "DATASTORE",
+                                           .doc = check_doc,
+                                           .parts = {{no_rows, &path, NULL}},
+                                           .take = take_path};
     struct error err;
-    if (client_parse(&argp, argc, argv, &path, &err)) return client_fail_local(&err);
+    if (option_program_parse(&program, argc, argv, &err)) return client_fail_local(&err);
     if (!path) {
         error_set(&err, ERR_ARGUMENT, "no datastore: give its file");
         return client_fail_local(&err);

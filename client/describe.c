@@ -1,5 +1,4 @@
 /* outrider describe: what a coordinator serves, and with which workers. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,18 +9,20 @@
 #include "client/terminal.h"
 #include "proto/generation_wire.h"
 
-enum { OPT_JSON = 256, HEX_BYTES = 20, NAME_BYTES = 32 };
+enum { HEX_BYTES = 20, NAME_BYTES = 32 };
 
 struct describe {
     struct connection connection;
     bool is_json;
     struct server server;
-    struct error *err;
 };
 
-static const struct argp_option options[] = {
-    {"address", 'a', "ADDRESS", 0, CLIENT_ADDRESS_DOC, 0},
-    {"json", OPT_JSON, NULL, 0, "Print one JSON object", 0},
+#define FIELD(member) OPTION_FIELD(struct describe, member)
+
+static const struct option_row rows[] = {
+    {"json", 0, NULL, FIELD(is_json), .help = "Print one JSON object"},
+    OPTION_GROUP("Connection", "--address=10.0.0.1:7070"),
+    CLIENT_ADDRESS_ROW(struct describe),
     {0},
 };
 
@@ -29,35 +30,14 @@ static const char doc[] =
     "Prints what the coordinator serves, and by which workers.\v"
     "It answers also while it is not serving and says why.\n\n" CLIENT_STATUS_DOC;
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct describe *d = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &d->connection;
-        return 0;
-    case 'a':
-        d->connection.address = arg;
-        return 0;
-    case OPT_JSON:
-        d->is_json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        error_set(d->err, ERR_ARGUMENT, "'%.60s' is too much: describe takes options only", arg);
-        return EINVAL;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 static int prepare(struct describe *d, int argc, char **argv, struct error *err)
 {
-    const struct argp_child children[] = {{&connection_argp, 0, "Connection:", 0}, {0}};
-    const struct argp argp = {
-        .options = options, .parser = parse_option, .doc = doc, .children = children};
+    const struct option_program program = {
+        .name = "describe",
+        .doc = doc,
+        .parts = {{rows, d, NULL}, {connection_rows, &d->connection, NULL}}};
     int rc = 0;
-    d->err = err;
-    TRY(client_parse(&argp, argc, argv, d, err));
+    TRY(option_program_parse(&program, argc, argv, err));
     TRY(connection_open(&d->connection, err));
 out:
     return rc;

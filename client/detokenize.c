@@ -1,5 +1,4 @@
 /* outrider detokenize: the text of token ids. Needs no server. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,8 +6,6 @@
 #include "client/client.h"
 #include "client/input.h"
 #include "client/terminal.h"
-
-enum { OPT_FILE = 256, OPT_SPECIAL, OPT_JSON };
 
 struct detokenize {
     const char *model, *argument, *file;
@@ -18,14 +15,24 @@ struct detokenize {
     struct tokenizer *tok;
     struct detokenizer *detok;
     struct buffer text;
-    struct error *err;
 };
 
-static const struct argp_option options[] = {
-    {"model", 'm', "FOLDER", 0, "Folder with a tokenizer.json", 0},
-    {"file", OPT_FILE, "FILE", 0, "Read the ids from FILE", 0},
-    {"special", OPT_SPECIAL, NULL, 0, "Show special tokens; otherwise they are left out", 0},
-    {"json", OPT_JSON, NULL, 0, "Print one JSON object", 0},
+static int take_word(void *fields, char *word, struct error *err)
+{
+    struct detokenize *command = fields;
+    return client_take_argument(&command->argument, word, "list of ids", err);
+}
+
+#define FIELD(member) OPTION_FIELD(struct detokenize, member)
+
+static const struct option_row rows[] = {
+    OPTION_GROUP("Ids", "--file=ids.txt"),
+    {"model", 'm', "FOLDER", FIELD(model), .help = "Folder with a tokenizer.json"},
+    {"file", 0, "FILE", FIELD(file), .help = "Read the ids from FILE"},
+    OPTION_GROUP("Output", "--special"),
+    {"special", 0, NULL, FIELD(shows_special),
+     .help = "Show special tokens; otherwise they are left out"},
+    {"json", 0, NULL, FIELD(is_json), .help = "Print one JSON object"},
     {0},
 };
 
@@ -35,36 +42,12 @@ static const char doc[] = "Prints the text of IDS: numbers separated by commas o
                           "generated text. On a terminal a newline is "
                           "added.\n\n" CLIENT_STATUS_DOC;
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct detokenize *d = state->input;
-    switch (key) {
-    case 'm':
-        d->model = arg;
-        return 0;
-    case OPT_FILE:
-        d->file = arg;
-        return 0;
-    case OPT_SPECIAL:
-        d->shows_special = true;
-        return 0;
-    case OPT_JSON:
-        d->is_json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        return client_take_argument(&d->argument, arg, "list of ids", d->err);
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 static int prepare(struct detokenize *d, int argc, char **argv, struct error *err)
 {
-    const struct argp argp = {
-        .options = options, .parser = parse_option, .args_doc = "[IDS]", .doc = doc};
+    const struct option_program program = {
+        .args_doc = "[IDS]", .doc = doc, .parts = {{rows, d, NULL}}, .take = take_word};
     int rc = 0;
-    d->err = err;
-    TRY(client_parse(&argp, argc, argv, d, err));
+    TRY(option_program_parse(&program, argc, argv, err));
     if (!d->model) return error_set(err, ERR_ARGUMENT, "--model FOLDER is missing");
     TRY(input_open(&d->input, d->argument, d->file, "list of ids", err));
     TRY(input_ids(&d->ids, "IDS", d->input.text, err));

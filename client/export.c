@@ -1,24 +1,14 @@
 /* outrider export: writes a model as a Hugging Face folder that other engines read. Needs no
  * server. */
-#include <errno.h>
 #include <stdio.h>
 
 #include "base/system/process.h"
-#include "base/text/options.h"
 #include "base/threads/queue.h"
 #include "client/client.h"
 #include "client/terminal.h"
 #include "model/export/export.h"
 
-enum {
-    OPT_SHARD = 256,
-    OPT_WEIGHTS,
-    OPT_JSON,
-    OPT_QUIET,
-    SHARD_MB_DEFAULT = 4000,
-    SHARD_MB_MOST = 1 << 20,
-    GRACE_MS = 10000 /* to remove files that are only half written */
-};
+enum { SHARD_MB_MOST = 1 << 20, GRACE_MS = 10000 /* to remove files that are only half written */ };
 
 struct exporting {
     const char *model, *folder;
@@ -28,15 +18,30 @@ struct exporting {
     struct terminal terminal; /* of the progress */
     int percent;              /* the last one shown */
     struct queue *interrupts; /* shut by a signal */
-    struct error *err;
 };
 
-static const struct argp_option options[] = {
-    {"shard-mb", OPT_SHARD, "MB", 0, "Most megabytes of weights in one file; default 4000", 0},
-    {"weights", OPT_WEIGHTS, "FORM", 0,
-     "bf16, or int8 or int4 for the matrices of the layers; default bf16", 0},
-    {"json", OPT_JSON, NULL, 0, "Print one JSON object when done", 0},
-    {"quiet", OPT_QUIET, NULL, 0, "Print nothing when done, and no progress", 0},
+static int take_word(void *fields, char *word, struct error *err)
+{
+    struct exporting *e = fields;
+    if (!e->model) return client_take_argument(&e->model, word, "model", err);
+    return client_take_argument(&e->folder, word, "model and one folder", err);
+}
+
+static int read_form(void *field, const char *option, const char *text, struct error *err)
+{
+    (void)option;
+    return weight_form_find(field, text, err);
+}
+
+#define FIELD(member) OPTION_FIELD(struct exporting, member)
+
+static const struct option_row rows[] = {
+    {"shard-mb", 0, "MB", FIELD(shard_mb), .least = 1, .most = SHARD_MB_MOST, .standard_int = 4000,
+     .help = "Most megabytes of weights in one file"},
+    {"weights", 0, "FORM", OPTION_READ(struct exporting, form, read_form),
+     .help = "bf16, or int8 or int4 for the matrices of the layers; default bf16"},
+    {"json", 0, NULL, FIELD(is_json), .help = "Print one JSON object when done"},
+    {"quiet", 0, NULL, FIELD(is_quiet), .help = "Print nothing when done, and no progress"},
     {0},
 };
 
@@ -50,40 +55,11 @@ static const char doc[] =
     "their names only when all of them are complete; a broken export leaves nothing, a killed "
     "one leaves *.partial.\n\n" CLIENT_STATUS_DOC;
 
-static error_t take_argument(struct exporting *e, char *argument)
-{
-    if (!e->model) return client_take_argument(&e->model, argument, "model", e->err);
-    return client_take_argument(&e->folder, argument, "model and one folder", e->err);
-}
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct exporting *e = state->input;
-    switch (key) {
-    case OPT_SHARD:
-        return client_parser_result(
-            options_int(&e->shard_mb, "--shard-mb", arg, 1, SHARD_MB_MOST, e->err));
-    case OPT_WEIGHTS:
-        return client_parser_result(weight_form_find(&e->form, arg, e->err));
-    case OPT_JSON:
-        e->is_json = true;
-        return 0;
-    case OPT_QUIET:
-        e->is_quiet = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        return take_argument(e, arg);
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 static int prepare(struct exporting *e, int argc, char **argv, struct error *err)
 {
-    const struct argp argp = {
-        .options = options, .parser = parse_option, .args_doc = "MODEL DIR", .doc = doc};
-    e->err = err;
-    int rc = client_parse(&argp, argc, argv, e, err);
+    const struct option_program program = {
+        .args_doc = "MODEL DIR", .doc = doc, .parts = {{rows, e, NULL}}, .take = take_word};
+    int rc = option_program_parse(&program, argc, argv, err);
     if (rc) return rc;
     if (e->folder) return 0;
     return error_set(err, ERR_ARGUMENT, "%s is missing: outrider export MODEL DIR",
@@ -144,7 +120,7 @@ out:
 
 int export_main(int argc, char **argv)
 {
-    struct exporting e = {.shard_mb = SHARD_MB_DEFAULT, .terminal = terminal_of(stderr)};
+    struct exporting e = {.terminal = terminal_of(stderr)};
     struct error err;
     if (prepare(&e, argc, argv, &err)) return client_fail_local(&err);
     return run(&e, &err) ? client_fail_local(&err) : CLIENT_OK;

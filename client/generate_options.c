@@ -1,54 +1,66 @@
 /* Parses the command line of `outrider generate`. */
 #include "client/generate_options.h"
 
-#include <errno.h>
-
-#include "base/text/options.h"
 #include "client/client.h"
-
-enum {
-    OPT_FILE = 256,
-    OPT_PREDICTION,
-    OPT_PREDICTION_FILE,
-    OPT_PROMPT_IDS,
-    OPT_BAN,
-    OPT_TOKENIZER,
-    OPT_TIMEOUT,
-    OPT_CHECK,
-    OPT_SHOW_DRAFTS,
-    OPT_JSON,
-    OPT_NO_ECHO,
-    OPT_REQUEST_ID
-};
 
 enum { TIMEOUT_MAX_S = 86400 };
 
-static const struct argp_option own_options[] = {
-    {"check", OPT_CHECK, NULL, 0, "Check the options alone: read no prompt, ask nobody", 1},
-    {"file", OPT_FILE, "FILE", 0, "Read the prompt from FILE", 1},
-    {"prompt-ids", OPT_PROMPT_IDS, "IDS", 0, "The prompt as token ids: 1,2,3", 1},
-    {"ban", OPT_BAN, "TEXT", 0,
-     "The tokens of TEXT, and those of a blank and TEXT, never follow each other where the last of "
-     "them is in the answer; those before it may end the prompt, as with transformers; needs "
-     "--tokenizer; may be given again. The same characters in other tokens may come",
-     2},
-    {"tokenizer", OPT_TOKENIZER, "FOLDER", 0, "Folder with the target's tokenizer.json, for --ban",
-     2},
-    {"prediction", OPT_PREDICTION, "TEXT", 0,
-     "The answer is expected to be TEXT, but for a few changes: guesses are found in it. It "
-     "changes "
-     "no text",
-     3},
-    {"prediction-file", OPT_PREDICTION_FILE, "FILE", 0, "The same, read from FILE", 3},
-    {"show-drafts", OPT_SHOW_DRAFTS, NULL, 0,
-     "Mark guesses that stayed, the rejected one and what took its place", 3},
-    {"address", 'a', "ADDRESS", 0, CLIENT_ADDRESS_DOC, 4},
-    {"timeout", OPT_TIMEOUT, "SECONDS", 0,
-     "Give up after that long, connecting included; default: never", 4},
-    {"request-id", OPT_REQUEST_ID, "ID", 0, "Name of the request in the coordinator's log", 4},
-    {"json", OPT_JSON, NULL, 0, "Print one JSON object at the end and nothing else", 5},
-    {"quiet", 'q', NULL, 0, "No summary", 5},
-    {"no-echo", OPT_NO_ECHO, NULL, 0, "Do not show the prompt on a terminal", 5},
+static int add_ban_text(void *options, const char *option, const char *text, struct error *err)
+{
+    struct generate_options *o = options;
+    if (!*text) return error_set(err, ERR_ARGUMENT, "%s: the text is empty", option);
+    if (o->n_ban_texts == GENERATE_BANS_MAX) {
+        return error_set(err, ERR_ARGUMENT, "%s: more than %d texts", option, GENERATE_BANS_MAX);
+    }
+    o->ban_texts[o->n_ban_texts++] = text;
+    return 0;
+}
+
+static int take_word(void *fields, char *word, struct error *err)
+{
+    struct generate_options *command = fields;
+    return client_take_argument(&command->argument, word, "prompt", err);
+}
+
+#define FIELD(member) OPTION_FIELD(struct generate_options, member)
+
+static const struct option_row rows[] = {
+    OPTION_GROUP("Prompt", "--file=question.txt"),
+    {"file", 0, "FILE", FIELD(file), .help = "Read the prompt from FILE"},
+    {"prompt-ids", 0, "IDS", OPTION_READ(struct generate_options, ids, input_read_ids),
+     .help = "The prompt as token ids: 1,2,3"},
+    {"check", 0, NULL, FIELD(is_check),
+     .help = "Check the options alone: read no prompt, ask nobody"},
+    OPTION_GROUP("Text", "--max-tokens=200 --ban=TEXT --tokenizer=FOLDER"),
+    {"ban", 0, "TEXT", .read = add_ban_text,
+     .help = "The tokens of TEXT, and those of a blank and TEXT, never follow each other "
+             "where the last of them is in the answer; those before it may end the prompt, as "
+             "with transformers; needs --tokenizer; may be given again. The same characters "
+             "in other tokens may come"},
+    {"tokenizer", 0, "FOLDER", FIELD(tokenizer),
+     .help = "Folder with the target's tokenizer.json, for --ban"},
+    {0},
+};
+
+/* Come after those that say how to generate. */
+static const struct option_row more_rows[] = {
+    OPTION_GROUP("Speculation", "--strategy=fixed -K 4 --prediction-file=old.c"),
+    {"prediction", 0, "TEXT", FIELD(prediction),
+     .help = "The answer is expected to be TEXT, but for a few changes: guesses are found in "
+             "it. It changes no text"},
+    {"prediction-file", 0, "FILE", FIELD(prediction_file), .help = "The same, read from FILE"},
+    {"show-drafts", 0, NULL, FIELD(request.show_drafts),
+     .help = "Mark guesses that stayed, the rejected one and what took its place"},
+    OPTION_GROUP("Output", "--json"),
+    {"json", 0, NULL, FIELD(is_json), .help = "Print one JSON object at the end and nothing else"},
+    {"quiet", 'q', NULL, FIELD(is_quiet), .help = "No summary"},
+    {"no-echo", 0, NULL, FIELD(no_echo), .help = "Do not show the prompt on a terminal"},
+    OPTION_GROUP("Connection", "--address=10.0.0.1:7070 --timeout=60"),
+    CLIENT_ADDRESS_ROW(struct generate_options),
+    {"timeout", 0, "SECONDS", FIELD(timeout_s), .least = 1, .most = TIMEOUT_MAX_S,
+     .help = "Give up after that long, connecting included; default: never"},
+    {"request-id", 0, "ID", FIELD(request.request_id),
+     .help = "Name of the request in the coordinator's log"},
     {0},
 };
 
@@ -72,81 +84,6 @@ static const char doc[] =
     "siblings. Guesses behind a rejected one, and siblings of one that stayed, are not shown. With "
     "--json the rounds are listed under \"steps\".\n\n" CLIENT_STATUS_DOC;
 
-static int add_ban_text(struct generate_options *o, const char *text, struct error *err)
-{
-    if (!*text) return error_set(err, ERR_ARGUMENT, "--ban: the text is empty");
-    if (o->n_ban_texts == GENERATE_BANS_MAX) {
-        return error_set(err, ERR_ARGUMENT, "--ban: more than %d texts", GENERATE_BANS_MAX);
-    }
-    o->ban_texts[o->n_ban_texts++] = text;
-    return 0;
-}
-
-static error_t parse_input(int key, char *arg, struct generate_parse *p)
-{
-    struct generate_options *o = p->options;
-    switch (key) {
-    case OPT_FILE:
-        o->file = arg;
-        return 0;
-    case OPT_PREDICTION:
-        o->prediction = arg;
-        return 0;
-    case OPT_PREDICTION_FILE:
-        o->prediction_file = arg;
-        return 0;
-    case OPT_PROMPT_IDS:
-        return client_parser_result(input_ids(&o->ids, "--prompt-ids", arg, p->err));
-    case OPT_BAN:
-        return client_parser_result(add_ban_text(o, arg, p->err));
-    case OPT_TOKENIZER:
-        o->tokenizer = arg;
-        return 0;
-    case ARGP_KEY_ARG:
-        return client_take_argument(&o->argument, arg, "prompt", p->err);
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct generate_parse *p = state->input;
-    struct generate_options *o = p->options;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = p;
-        state->child_inputs[1] = &o->connection;
-        return 0;
-    case 'a':
-        o->connection.address = arg;
-        return 0;
-    case OPT_CHECK:
-        o->is_check = true;
-        return 0;
-    case OPT_SHOW_DRAFTS:
-        o->request.show_drafts = true;
-        return 0;
-    case OPT_REQUEST_ID:
-        o->request.request_id = arg;
-        return 0;
-    case OPT_TIMEOUT:
-        return client_parser_result(
-            options_int(&o->timeout_s, "--timeout", arg, 1, TIMEOUT_MAX_S, p->err));
-    case OPT_JSON:
-        o->is_json = true;
-        return 0;
-    case 'q':
-        o->is_quiet = true;
-        return 0;
-    case OPT_NO_ECHO:
-        o->no_echo = true;
-        return 0;
-    default:
-        return parse_input(key, arg, p);
-    }
-}
-
 static int check_command(const struct generate_options *o, struct error *err)
 {
     bool has_table = o->request.logprobs >= 0 && !o->is_json;
@@ -168,17 +105,16 @@ static int check_command(const struct generate_options *o, struct error *err)
 
 int generate_options_parse(struct generate_options *o, int argc, char **argv, struct error *err)
 {
-    const struct argp_child children[] = {
-        {.argp = &generate_request_argp}, {&connection_argp, 0, "Connection:", 10}, {0}};
-    const struct argp argp = {.options = own_options,
-                              .parser = parse_option,
-                              .args_doc = "[PROMPT]",
-                              .doc = doc,
-                              .children = children};
-    struct generate_parse parse = {o, err};
+    const struct option_program program = {.args_doc = "[PROMPT]",
+                                           .doc = doc,
+                                           .parts = {{rows, o, NULL},
+                                                     {request_rows, o, NULL},
+                                                     {more_rows, o, NULL},
+                                                     {connection_rows, &o->connection, NULL}},
+                                           .take = take_word};
     int rc = 0;
     generate_options_init(o);
-    TRY(client_parse(&argp, argc, argv, &parse, err));
+    TRY(option_program_parse(&program, argc, argv, err));
     TRY(connection_open(&o->connection, err));
     TRY(generate_options_check(o, err));
     TRY(check_command(o, err));

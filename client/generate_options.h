@@ -2,9 +2,9 @@
  * requests. */
 #pragma once
 
-#include <argp.h>
 #include <stdbool.h>
 
+#include "base/text/option_table.h"
 #include "client/connection.h"
 #include "client/input.h"
 #include "proto/generation_wire.h"
@@ -29,14 +29,9 @@ struct generate_options {
     int32_t ban_ids[GENERATE_BANS_MAX][GENERATE_BAN_TOKENS_MAX];
 };
 
-/* The options that say how to generate, for every command that sends requests. They fill
- * options->request. The input of the parser is a struct generate_parse whose options went through
- * generate_options_init. */
-struct generate_parse {
-    struct generate_options *options;
-    struct error *err;
-};
-extern const struct argp generate_request_argp;
+/* The options that say how to generate, for every command that sends requests. They fill the
+ * request of a struct generate_options, their fields, which went through generate_options_init. */
+extern const struct option_row request_rows[];
 void generate_options_init(struct generate_options *options);
 
 /* Makes a copy's request point to the copy's own lists. */

@@ -1,5 +1,4 @@
 /* outrider health: does a coordinator or a worker serve? Scripts and probes use its exit status. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +6,7 @@
 #include "client/client.h"
 #include "client/server.h"
 
-enum { OPT_SERVICE = 256, OPT_WATCH, RETRY_MS = 1000 };
+enum { RETRY_MS = 1000 };
 
 struct health {
     struct connection connection;
@@ -15,19 +14,22 @@ struct health {
     bool is_watching, has_several;
     struct buffer request;
     struct server server;
-    struct error *err;
 };
 
-static const struct argp_option options[] = {
-    {"address", 'a', "ADDRESS", 0,
-     CLIENT_ADDRESS_DOC "; a worker's address works too, and several ones separated by commas, all "
-                        "of which must serve",
-     0},
-    {"service", OPT_SERVICE, "NAME", 0,
-     "Ask for one name: live (does the process make progress?), outrider.generation.v1.Generation, "
-     "outrider.target.v1.Target; default: whether the process as a whole serves",
-     0},
-    {"watch", 'w', NULL, 0, "Go on and print a line at every change, until interrupted", 0},
+#define FIELD(member) OPTION_FIELD(struct health, member)
+
+static const struct option_row rows[] = {
+    {"service", 0, "NAME", FIELD(service),
+     .help = "Ask for one name: live (does the process make progress?), "
+             "outrider.generation.v1.Generation, outrider.target.v1.Target; default: whether "
+             "the process as a whole serves"},
+    {"watch", 'w', NULL, FIELD(is_watching),
+     .help = "Go on and print a line at every change, until interrupted"},
+    OPTION_GROUP("Connection", "--address=10.0.0.1:7070,10.0.0.2:7071"),
+    {"address", 'a', "ADDRESS", FIELD(connection.address), .standard = CLIENT_ADDRESS_DEFAULT,
+     .variable = "OUTRIDER_ADDRESS",
+     .help = CLIENT_ADDRESS_HELP "; a worker's address works too, and several ones separated by "
+                                 "commas, all of which must serve"},
     {0},
 };
 
@@ -35,38 +37,14 @@ static const char doc[] =
     "Prints whether a server is serving, that is, ready to take requests.\v"
     "Exit status: 0 serving, 1 not serving or not there, 2 wrong command line, 130 interrupted.";
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct health *h = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &h->connection;
-        return 0;
-    case 'a':
-        h->connection.address = arg;
-        return 0;
-    case OPT_SERVICE:
-        h->service = arg;
-        return 0;
-    case 'w':
-        h->is_watching = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        error_set(h->err, ERR_ARGUMENT, "'%.60s' is too much: health takes options only", arg);
-        return EINVAL;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 static int prepare(struct health *h, int argc, char **argv, struct error *err)
 {
-    const struct argp_child children[] = {{&connection_argp, 0, "Connection:", 0}, {0}};
-    const struct argp argp = {
-        .options = options, .parser = parse_option, .doc = doc, .children = children};
+    const struct option_program program = {
+        .name = "health",
+        .doc = doc,
+        .parts = {{rows, h, NULL}, {connection_rows, &h->connection, NULL}}};
     int rc = 0;
-    h->err = err;
-    TRY(client_parse(&argp, argc, argv, h, err));
+    TRY(option_program_parse(&program, argc, argv, err));
     TRY(connection_open(&h->connection, err));
     h->has_several = strchr(h->connection.address, ',') != NULL;
     if (h->is_watching && h->has_several) {

@@ -89,3 +89,8 @@ int input_ids(struct token_ids *ids, const char *option, const char *text, struc
 out:
     return rc;
 }
+
+int input_read_ids(void *field, const char *option, const char *text, struct error *err)
+{
+    return input_ids(field, option, text, err);
+}

@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "base/error.h"
+#include "base/text/option_table.h"
 #include "model/tokenizer/tokenizer.h"
 
 enum { INPUT_BYTES_MAX = 16 << 20 };
@@ -25,3 +26,5 @@ void input_close(struct input *input);
 /* Appends to ids the numbers of text, which are at least 0 and separated by commas or blanks.
  * Errors: ERR_ARGUMENT, whose text names the option and the wrong number; ERR_NO_MEMORY. */
 int input_ids(struct token_ids *ids, const char *option, const char *text, struct error *err);
+/* Does so for a row of an option table, whose field is a struct token_ids. */
+option_read input_read_ids;

@@ -10,10 +10,9 @@
 #include "base/system/file.h"
 #include "base/system/file_write.h"
 #include "base/text/buffer.h"
-#include "base/text/options.h"
 #include "client/client.h"
 
-enum { OPT_WEIGHT = 256, OPT_MAX_JOBS, OPT_MAX_PRIORITY, KEPT_MODE = 0755 };
+enum { KEPT_MODE = 0755 };
 
 /* One run of a command. */
 struct key_command {
@@ -22,7 +21,6 @@ struct key_command {
     char *text;             /* [len] of the file as it was */
     size_t len;
     struct key_list list; /* what it says */
-    struct error *err;
 };
 
 /* ---- the file ---- */
@@ -68,16 +66,20 @@ static void free_command(struct key_command *k)
 
 /* ---- the command line ---- */
 
-/* FILE, and NAME if name is not NULL. */
-static error_t take_argument(struct key_command *k, char *argument, bool has_name)
+static int take_file_word(void *fields, char *word, struct error *err)
 {
-    if (!k->path) {
-        k->path = argument;
-        return 0;
-    }
-    if (has_name) return client_take_argument(&k->name, argument, "name", k->err);
-    return client_parser_result(
-        error_set(k->err, ERR_ARGUMENT, "'%.60s' is too much: give one file", argument));
+    struct key_command *k = fields;
+    if (k->path) return error_set(err, ERR_ARGUMENT, "'%.60s' is too much: give one file", word);
+    k->path = word;
+    return 0;
+}
+
+/* FILE and NAME. */
+static int take_file_and_name(void *fields, char *word, struct error *err)
+{
+    struct key_command *k = fields;
+    return k->path ? client_take_argument(&k->name, word, "name", err)
+                   : take_file_word(fields, word, err);
 }
 
 static int check_arguments(const struct key_command *k, bool has_name, struct error *err)
@@ -89,13 +91,14 @@ static int check_arguments(const struct key_command *k, bool has_name, struct er
 }
 
 /* Reads the command line, runs the command and returns its exit status. */
-static int run_command(const struct argp *argp, int argc, char **argv, bool has_name,
+static int run_command(struct option_program *program, int argc, char **argv, bool has_name,
                        int (*run)(struct key_command *k, struct error *err))
 {
     struct error err;
-    struct key_command k = {.entry.max_priority = KEY_PRIORITY_HIGH, .err = &err};
+    struct key_command k = {0};
     int status = CLIENT_OK;
-    if (client_parse(argp, argc, argv, &k, &err) || check_arguments(&k, has_name, &err) ||
+    program->parts[0].fields = &k;
+    if (option_program_parse(program, argc, argv, &err) || check_arguments(&k, has_name, &err) ||
         run(&k, &err)) {
         status = client_fail_local(&err);
     }
@@ -105,43 +108,20 @@ static int run_command(const struct argp *argp, int argc, char **argv, bool has_
 
 /* ---- add ---- */
 
-static const struct argp_option add_options[] = {
-    {"weight", OPT_WEIGHT, "W", 0,
-     "Where requests wait, W times the share of others, 1 to 1000; default: as --client-weight of "
-     "the coordinator says, or 1",
-     0},
-    {"max-jobs", OPT_MAX_JOBS, "N", 0,
-     "Requests that may wait or run at once; default: as many as there is room for", 0},
-    {"max-priority", OPT_MAX_PRIORITY, "NAME", 0,
-     "high, normal or low: what requests get that ask for more; default high", 0},
+#define FIELD(member) OPTION_FIELD(struct key_command, member)
+
+static const struct option_row no_rows[] = {{0}};
+static const struct option_row add_rows[] = {
+    {"weight", 0, "W", FIELD(entry.weight), .least = 1, .most = KEY_WEIGHT_MAX,
+     .help = "Where requests wait, W times the share of others, 1 to 1000; default: as "
+             "--client-weight of the coordinator says, or 1"},
+    {"max-jobs", 0, "N", FIELD(entry.max_jobs), .least = 1, .most = KEY_JOBS_MAX,
+     .help = "Requests that may wait or run at once; default: as many as there is room for"},
+    {"max-priority", 0, "NAME", FIELD(entry.max_priority), .words = key_priority_names,
+     .n_words = N_KEY_PRIORITIES, .standard = "high",
+     .help = "high, normal or low: what requests get that ask for more"},
     {0},
 };
-
-static error_t parse_add(int key, char *arg, struct argp_state *state)
-{
-    struct key_command *k = state->input;
-    struct key_entry *entry = &k->entry;
-    int word;
-    switch (key) {
-    case OPT_WEIGHT:
-        return client_parser_result(
-            options_int(&entry->weight, "--weight", arg, 1, KEY_WEIGHT_MAX, k->err));
-    case OPT_MAX_JOBS:
-        return client_parser_result(
-            options_int(&entry->max_jobs, "--max-jobs", arg, 1, KEY_JOBS_MAX, k->err));
-    case OPT_MAX_PRIORITY:
-        if (options_word(&word, "--max-priority", arg, key_priority_names, N_KEY_PRIORITIES,
-                         k->err)) {
-            return EINVAL;
-        }
-        entry->max_priority = (enum key_priority)word;
-        return 0;
-    case ARGP_KEY_ARG:
-        return take_argument(k, arg, true);
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
 
 /* The file's text with a line for the key behind it. */
 static int write_added(struct key_command *k, const char *key, struct error *err)
@@ -190,21 +170,16 @@ out:
 
 static int add_main(int argc, char **argv)
 {
-    const struct argp argp = {
-        .options = add_options,
-        .parser = parse_add,
+    struct option_program program = {
         .args_doc = "FILE NAME",
         .doc = "Makes an API key for NAME, prints it, and writes into FILE what it is known "
-               "by.\v" CLIENT_STATUS_DOC};
-    return run_command(&argp, argc, argv, true, add);
+               "by.\v" CLIENT_STATUS_DOC,
+        .parts = {{add_rows, NULL, NULL}},
+        .take = take_file_and_name};
+    return run_command(&program, argc, argv, true, add);
 }
 
 /* ---- list ---- */
-
-static error_t parse_list(int key, char *arg, struct argp_state *state)
-{
-    return key == ARGP_KEY_ARG ? take_argument(state->input, arg, false) : ARGP_ERR_UNKNOWN;
-}
 
 static int list(struct key_command *k, struct error *err)
 {
@@ -224,19 +199,15 @@ static int list(struct key_command *k, struct error *err)
 
 static int list_main(int argc, char **argv)
 {
-    const struct argp argp = {
-        .parser = parse_list,
+    struct option_program program = {
         .args_doc = "FILE",
-        .doc = "Lists whose API keys FILE has, and what they may do.\v" CLIENT_STATUS_DOC};
-    return run_command(&argp, argc, argv, false, list);
+        .doc = "Lists whose API keys FILE has, and what they may do.\v" CLIENT_STATUS_DOC,
+        .parts = {{no_rows, NULL, NULL}},
+        .take = take_file_word};
+    return run_command(&program, argc, argv, false, list);
 }
 
 /* ---- remove ---- */
-
-static error_t parse_remove(int key, char *arg, struct argp_state *state)
-{
-    return key == ARGP_KEY_ARG ? take_argument(state->input, arg, true) : ARGP_ERR_UNKNOWN;
-}
 
 /* Where line `number` begins, from 1; the end of the text if it has fewer. */
 static size_t line_begin(const struct key_command *k, int number)
@@ -270,10 +241,12 @@ out:
 
 static int remove_main(int argc, char **argv)
 {
-    const struct argp argp = {.parser = parse_remove,
-                              .args_doc = "FILE NAME",
-                              .doc = "Removes the API key of NAME from FILE.\v" CLIENT_STATUS_DOC};
-    return run_command(&argp, argc, argv, true, remove_key);
+    struct option_program program = {
+        .args_doc = "FILE NAME",
+        .doc = "Removes the API key of NAME from FILE.\v" CLIENT_STATUS_DOC,
+        .parts = {{no_rows, NULL, NULL}},
+        .take = take_file_and_name};
+    return run_command(&program, argc, argv, true, remove_key);
 }
 
 int key_main(int argc, char **argv)

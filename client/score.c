@@ -1,24 +1,14 @@
 /* outrider score: the log-probability of each token of a text under the target. */
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 
-#include "base/text/options.h"
 #include "client/client.h"
 #include "client/input.h"
 #include "client/server.h"
 #include "client/token_table.h"
 #include "proto/generation_wire.h"
 
-enum {
-    OPT_FILE = 256,
-    OPT_IDS,
-    OPT_NO_BOS,
-    OPT_NO_SPECIAL,
-    OPT_TIMEOUT,
-    OPT_JSON,
-    TIMEOUT_MAX_S = 86400
-};
+enum { TIMEOUT_MAX_S = 86400 };
 
 struct score {
     struct connection connection;
@@ -33,19 +23,33 @@ struct score {
     json_t *tokens; /* for --json */
     int n, n_scored;
     double total; /* of the log-probabilities */
-    struct error *err;
 };
 
-static const struct argp_option options[] = {
-    {"file", OPT_FILE, "FILE", 0, "Read the text from FILE", 0},
-    {"ids", OPT_IDS, "IDS", 0, "The text as token ids: 1,2,3", 0},
-    {"no-bos", OPT_NO_BOS, NULL, 0, "Add no token at the beginning or end of the text", 0},
-    {"no-special", OPT_NO_SPECIAL, NULL, 0,
-     "Texts of special tokens are plain text; otherwise they become these tokens", 0},
-    {"top", 't', "N", 0, "Show the N best tokens of each position, 0 to 64; default 0", 0},
-    {"address", 'a', "ADDRESS", 0, CLIENT_ADDRESS_DOC, 0},
-    {"timeout", OPT_TIMEOUT, "SECONDS", 0, "Give up after that long; default: never", 0},
-    {"json", OPT_JSON, NULL, 0, "Print one JSON object at the end and nothing else", 0},
+static int take_word(void *fields, char *word, struct error *err)
+{
+    struct score *command = fields;
+    return client_take_argument(&command->argument, word, "text", err);
+}
+
+#define FIELD(member) OPTION_FIELD(struct score, member)
+
+static const struct option_row rows[] = {
+    OPTION_GROUP("Text", "--file=answer.txt"),
+    {"file", 0, "FILE", FIELD(file), .help = "Read the text from FILE"},
+    {"ids", 0, "IDS", OPTION_READ(struct score, ids, input_read_ids),
+     .help = "The text as token ids: 1,2,3"},
+    {"no-bos", 0, NULL, FIELD(adds_no_special),
+     .help = "Add no token at the beginning or end of the text"},
+    {"no-special", 0, NULL, FIELD(parses_no_special),
+     .help = "Texts of special tokens are plain text; otherwise they become these tokens"},
+    OPTION_GROUP("Output", "--top=5 --json"),
+    {"top", 't', "N", FIELD(top_n), .most = SCORE_TOP_MAX, .standard = "0",
+     .help = "Show the N best tokens of each position, 0 to 64"},
+    {"json", 0, NULL, FIELD(is_json), .help = "Print one JSON object at the end and nothing else"},
+    OPTION_GROUP("Connection", "--address=10.0.0.1:7070"),
+    CLIENT_ADDRESS_ROW(struct score),
+    {"timeout", 0, "SECONDS", FIELD(timeout_s), .least = 1, .most = TIMEOUT_MAX_S,
+     .help = "Give up after that long; default: never"},
     {0},
 };
 
@@ -56,58 +60,16 @@ static const char doc[] =
     "Log-probabilities are natural logarithms at temperature 1. The first token has none. "
     "Perplexity = exp(-total / scored tokens).\n\n" CLIENT_STATUS_DOC;
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct score *s = state->input;
-    int rc = 0;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &s->connection;
-        return 0;
-    case OPT_FILE:
-        s->file = arg;
-        return 0;
-    case OPT_IDS:
-        rc = input_ids(&s->ids, "--ids", arg, s->err);
-        break;
-    case 't':
-        rc = options_int(&s->top_n, "--top", arg, 0, SCORE_TOP_MAX, s->err);
-        break;
-    case 'a':
-        s->connection.address = arg;
-        return 0;
-    case OPT_TIMEOUT:
-        rc = options_int(&s->timeout_s, "--timeout", arg, 1, TIMEOUT_MAX_S, s->err);
-        break;
-    case OPT_NO_BOS:
-        s->adds_no_special = true;
-        return 0;
-    case OPT_NO_SPECIAL:
-        s->parses_no_special = true;
-        return 0;
-    case OPT_JSON:
-        s->is_json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        return client_take_argument(&s->argument, arg, "text", s->err);
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-    return client_parser_result(rc);
-}
-
 static int prepare(struct score *s, int argc, char **argv, struct error *err)
 {
-    const struct argp_child children[] = {{&connection_argp, 0, "Connection:", 0}, {0}};
-    const struct argp argp = {.options = options,
-                              .parser = parse_option,
-                              .args_doc = "[TEXT]",
-                              .doc = doc,
-                              .children = children};
+    const struct option_program program = {
+        .args_doc = "[TEXT]",
+        .doc = doc,
+        .parts = {{rows, s, NULL}, {connection_rows, &s->connection, NULL}},
+        .take = take_word};
     struct score_request request = {0};
     int rc = 0;
-    s->err = err;
-    TRY(client_parse(&argp, argc, argv, s, err));
+    TRY(option_program_parse(&program, argc, argv, err));
     TRY(connection_open(&s->connection, err));
     if (s->ids.n && (s->argument || s->file)) {
         return error_set(err, ERR_ARGUMENT, "give the text as text or by --ids, not both");

@@ -1,31 +1,36 @@
 /* outrider tokenize: the token ids of a text. Needs no server. */
-#include <errno.h>
 #include <stdio.h>
 
 #include "client/client.h"
 #include "client/input.h"
 #include "client/terminal.h"
 
-enum { OPT_FILE = 256, OPT_NO_SPECIAL, OPT_NO_BOS, OPT_IDS, OPT_JSON };
-
 struct tokenize {
     const char *model, *argument, *file;
-    bool is_json, is_list;
-    unsigned flags;
+    bool is_json, is_list, adds_no_special, parses_no_special;
     struct input input;
     struct tokenizer *tok;
     struct token_ids ids;
-    struct error *err;
 };
 
-static const struct argp_option options[] = {
-    {"model", 'm', "FOLDER", 0, "Folder with a tokenizer.json", 0},
-    {"file", OPT_FILE, "FILE", 0, "Read the text from FILE", 0},
-    {"no-special", OPT_NO_SPECIAL, NULL, 0,
-     "Texts of special tokens are plain text; otherwise they become these tokens", 0},
-    {"no-bos", OPT_NO_BOS, NULL, 0, "Add no token at the beginning or end", 0},
-    {"ids", OPT_IDS, NULL, 0, "Print the ids alone, as for --prompt-ids", 0},
-    {"json", OPT_JSON, NULL, 0, "Print one JSON object", 0},
+static int take_word(void *fields, char *word, struct error *err)
+{
+    struct tokenize *command = fields;
+    return client_take_argument(&command->argument, word, "text", err);
+}
+
+#define FIELD(member) OPTION_FIELD(struct tokenize, member)
+
+static const struct option_row rows[] = {
+    OPTION_GROUP("Text", "--file=answer.txt"),
+    {"model", 'm', "FOLDER", FIELD(model), .help = "Folder with a tokenizer.json"},
+    {"file", 0, "FILE", FIELD(file), .help = "Read the text from FILE"},
+    {"no-special", 0, NULL, FIELD(parses_no_special),
+     .help = "Texts of special tokens are plain text; otherwise they become these tokens"},
+    {"no-bos", 0, NULL, FIELD(adds_no_special), .help = "Add no token at the beginning or end"},
+    OPTION_GROUP("Output", "--ids"),
+    {"ids", 0, NULL, FIELD(is_list), .help = "Print the ids alone, as for --prompt-ids"},
+    {"json", 0, NULL, FIELD(is_json), .help = "Print one JSON object"},
     {0},
 };
 
@@ -36,42 +41,12 @@ static const char doc[] =
     "Bytes of a piece that are no whole character show as \\xff; in JSON each is the character of "
     "its number.\n\n" CLIENT_STATUS_DOC;
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct tokenize *t = state->input;
-    switch (key) {
-    case 'm':
-        t->model = arg;
-        return 0;
-    case OPT_FILE:
-        t->file = arg;
-        return 0;
-    case OPT_NO_SPECIAL:
-        t->flags &= ~(unsigned)TOKENIZER_PARSE_SPECIAL;
-        return 0;
-    case OPT_NO_BOS:
-        t->flags &= ~(unsigned)TOKENIZER_ADD_SPECIAL;
-        return 0;
-    case OPT_IDS:
-        t->is_list = true;
-        return 0;
-    case OPT_JSON:
-        t->is_json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        return client_take_argument(&t->argument, arg, "text", t->err);
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 static int prepare(struct tokenize *t, int argc, char **argv, struct error *err)
 {
-    const struct argp argp = {
-        .options = options, .parser = parse_option, .args_doc = "[TEXT]", .doc = doc};
+    const struct option_program program = {
+        .args_doc = "[TEXT]", .doc = doc, .parts = {{rows, t, NULL}}, .take = take_word};
     int rc = 0;
-    t->err = err;
-    TRY(client_parse(&argp, argc, argv, t, err));
+    TRY(option_program_parse(&program, argc, argv, err));
     if (!t->model) return error_set(err, ERR_ARGUMENT, "--model FOLDER is missing");
     if (t->is_json && t->is_list) {
         return error_set(err, ERR_ARGUMENT, "--ids and --json exclude each other");
@@ -117,9 +92,12 @@ static int print_object(const struct tokenize *t, struct error *err)
 
 static int run(struct tokenize *t, struct error *err)
 {
+    unsigned flags = 0;
     int rc = 0;
     TRY(tokenizer_open(&t->tok, t->model, err));
-    TRY(tokenizer_encode(t->tok, t->input.text, t->input.len, t->flags, &t->ids, err));
+    if (!t->adds_no_special) flags |= TOKENIZER_ADD_SPECIAL;
+    if (!t->parses_no_special) flags |= TOKENIZER_PARSE_SPECIAL;
+    TRY(tokenizer_encode(t->tok, t->input.text, t->input.len, flags, &t->ids, err));
     if (t->is_json) return print_object(t, err);
     if (t->is_list) {
         print_list(t);
@@ -133,7 +111,7 @@ out:
 
 int tokenize_main(int argc, char **argv)
 {
-    struct tokenize t = {.flags = TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL};
+    struct tokenize t = {0};
     struct error err;
     int status = CLIENT_OK;
     if (prepare(&t, argc, argv, &err)) {

@@ -332,6 +332,10 @@ static int take_word(const struct reader *reader, char *word)
 {
     const struct option_program *program = reader->program;
     if (program->take) return program->take(program->parts[0].fields, word, reader->err);
+    if (program->name) {
+        return error_set(reader->err, ERR_ARGUMENT, "'%.60s' is too much: %s takes options only",
+                         word, program->name);
+    }
     return error_set(reader->err, ERR_ARGUMENT, "'%.200s' is not an option; see --help", word);
 }
 

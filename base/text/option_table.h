@@ -77,7 +77,8 @@ struct option_part {
 enum { OPTION_PARTS_MAX = 24 };
 
 struct option_program {
-    const char *doc, *args_doc;                 /* of argp */
+    const char *name;           /* of a command, for the refusal of words; or NULL */
+    const char *doc, *args_doc; /* of argp */
     struct option_part parts[OPTION_PARTS_MAX]; /* up to the first without rows */
     /* Takes a word that is no option, with the fields of the first part; NULL: there are none. */
     int (*take)(void *fields, char *word, struct error *err);

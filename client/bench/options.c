@@ -2,29 +2,11 @@
  * `outrider generate`. */
 #include "client/bench/options.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text/options.h"
 #include "client/bench/prompts.h"
 #include "client/client.h"
-
-enum {
-    OPT_PROMPTS = 256,
-    OPT_PROMPT_TOKENS,
-    OPT_SHARED_PREFIX,
-    OPT_RATE,
-    OPT_REQUESTS,
-    OPT_WARMUP,
-    OPT_REPETITIONS,
-    OPT_SWEEP,
-    OPT_START,
-    OPT_START_TIMEOUT,
-    OPT_TIMEOUT,
-    OPT_CSV,
-    OPT_JSON
-};
 
 enum {
     COUNT_MAX = 1000000,
@@ -32,45 +14,57 @@ enum {
     SECONDS_MAX = 86400,
     PROMPT_TOKENS_DEFAULT = 32,
     MAX_TOKENS_DEFAULT = 128,
-    TIMEOUT_DEFAULT_S = 300,
-    START_TIMEOUT_DEFAULT_S = 300,
     OPEN_LOOP_REQUESTS = 10
 };
 
-static const struct argp_option options[] = {
-    {"prompts", OPT_PROMPTS, "FILE", 0,
-     "Prompts, one a line, or JSON lines {\"prompt\": TEXT, \"n\": TOKENS}; taken in turn", 1},
-    {"prompt-tokens", OPT_PROMPT_TOKENS, "N", 0,
-     "Without --prompts: N random token ids each, drawn from --seed, and without it others in each "
-     "run; default 32",
-     1},
-    {"shared-prefix", OPT_SHARED_PREFIX, "N", 0,
-     "The first N tokens of all random prompts are the same; default 0", 1},
-    {"concurrency", 'c', "N", 0, "Closed loop: N requests at once; default 1", 10},
-    {"rate", OPT_RATE, "R", 0,
-     "Open loop: R requests per second, with Poisson arrivals drawn from --seed", 10},
-    {"requests", OPT_REQUESTS, "N", 0,
-     "Requests to each arm in a repetition; default --concurrency, or 10 with --rate", 10},
-    {"repetitions", 'r', "N", 0, "How often every arm is run; default 1", 10},
-    {"warmup", OPT_WARMUP, "N", 0,
-     "Requests to each arm before the first that counts, after every start; default 1", 10},
-    {"sweep", OPT_SWEEP, "NAME=VALUES", 0,
-     "Values to compare, such as K=plan,0..8,C=1,2,4,...,64,T=1,2: each combination is an arm; may "
-     "be given again",
-     11},
-    {"start", OPT_START, "COMMAND", 0,
-     "Start the cluster with this shell command, in which {T}, {address} and other swept names in "
-     "braces, such as {groups}, are filled in, and end it with SIGTERM",
-     11},
-    {"start-timeout", OPT_START_TIMEOUT, "SECONDS", 0,
-     "Time that it may take until it serves; default 300", 11},
-    {"address", 'a', "ADDRESS", 0, CLIENT_ADDRESS_DOC, 12},
-    {"timeout", OPT_TIMEOUT, "SECONDS", 0, "A request fails after that long; default 300", 12},
-    {"csv", OPT_CSV, "FILE", 0,
-     "Write a row for each arm and repetition; the file grows after each repetition", 13},
-    {"json", OPT_JSON, "FILE", 0,
-     "Write rows, quartiles and a record of each request as one JSON object", 13},
-    {"quiet", 'q', NULL, 0, "No tables, no progress", 13},
+static int read_sweep(void *field, const char *option, const char *text, struct error *err)
+{
+    (void)option;
+    return sweep_parse(field, text, err);
+}
+
+#define FIELD(member) OPTION_FIELD(struct bench_options, member)
+
+static const struct option_row rows[] = {
+    OPTION_GROUP("Prompts", "--prompts=questions.jsonl"),
+    {"prompts", 0, "FILE", FIELD(prompts),
+     .help = "Prompts, one a line, or JSON lines {\"prompt\": TEXT, \"n\": TOKENS}; taken in "
+             "turn"},
+    {"prompt-tokens", 0, "N", FIELD(prompt_tokens), .least = 1, .most = BENCH_PROMPT_TOKENS_MAX,
+     .help = "Without --prompts: N random token ids each, drawn from --seed, and without it "
+             "others in each run; default 32"},
+    {"shared-prefix", 0, "N", FIELD(shared_prefix), .most = BENCH_PROMPT_TOKENS_MAX,
+     .standard = "0", .help = "The first N tokens of all random prompts are the same"},
+    OPTION_GROUP("Load", "--concurrency=8 --requests=100"),
+    {"concurrency", 'c', "N", FIELD(base.concurrency), .least = 1, .most = ARM_CONCURRENCY_MAX,
+     .help = "Closed loop: N requests at once; default 1"},
+    {"rate", 0, "R", FIELD(base.rate_hz), .least = 1e-4, .most = 1e5,
+     .help = "Open loop: R requests per second, with Poisson arrivals drawn from --seed"},
+    {"requests", 0, "N", FIELD(n_requests), .least = 1, .most = COUNT_MAX,
+     .help = "Requests to each arm in a repetition; default --concurrency, or 10 with --rate"},
+    {"repetitions", 'r', "N", FIELD(n_repetitions), .least = 1, .most = REPETITIONS_MAX,
+     .standard_int = 1, .help = "How often every arm is run"},
+    {"warmup", 0, "N", FIELD(n_warmup), .most = COUNT_MAX, .standard_int = 1,
+     .help = "Requests to each arm before the first that counts, after every start"},
+    OPTION_GROUP("Arms", "--sweep=K=0,4,C=1,8"),
+    {"sweep", 0, "NAME=VALUES", OPTION_READ(struct bench_options, sweep, read_sweep),
+     .help = "Values to compare, such as K=plan,0..8,C=1,2,4,...,64,T=1,2: each combination "
+             "is an arm; may be given again"},
+    {"start", 0, "COMMAND", FIELD(start),
+     .help = "Start the cluster with this shell command, in which {T}, {address} and other "
+             "swept names in braces, such as {groups}, are filled in, and end it with SIGTERM"},
+    {"start-timeout", 0, "SECONDS", FIELD(start_timeout_s), .least = 1, .most = SECONDS_MAX,
+     .standard_int = 300, .help = "Time that it may take until it serves"},
+    OPTION_GROUP("Output", "--json=run.json"),
+    {"csv", 0, "FILE", FIELD(csv),
+     .help = "Write a row for each arm and repetition; the file grows after each repetition"},
+    {"json", 0, "FILE", FIELD(json),
+     .help = "Write rows, quartiles and a record of each request as one JSON object"},
+    {"quiet", 'q', NULL, FIELD(is_quiet), .help = "No tables, no progress"},
+    OPTION_GROUP("Connection", "--address=10.0.0.1:7070"),
+    CLIENT_ADDRESS_ROW(struct bench_options),
+    {"timeout", 0, "SECONDS", FIELD(timeout_s), .least = 1, .most = SECONDS_MAX,
+     .standard_int = 300, .help = "A request fails after that long"},
     {0},
 };
 
@@ -90,83 +84,6 @@ static const char doc[] =
     "Failed requests are counted and their reasons printed; the exit status is 1 then. When the "
     "server goes away the measurement ends, and what there is by then is printed, as after "
     "Ctrl-C.\n\n" CLIENT_STATUS_DOC;
-
-struct parse {
-    struct bench_options *options;
-    struct generate_parse generate;
-    struct error *err;
-};
-
-static int count(int *out, const char *option, const char *text, int least, int most,
-                 const struct parse *p)
-{
-    return client_parser_result(options_int(out, option, text, least, most, p->err));
-}
-
-static error_t parse_load(int key, const char *arg, struct parse *p)
-{
-    struct bench_options *o = p->options;
-    switch (key) {
-    case 'c':
-        return count(&o->base.concurrency, "--concurrency", arg, 1, ARM_CONCURRENCY_MAX, p);
-    case OPT_RATE:
-        return client_parser_result(
-            options_float(&o->base.rate_hz, "--rate", arg, 1e-4f, 1e5f, p->err));
-    case OPT_REQUESTS:
-        return count(&o->n_requests, "--requests", arg, 1, COUNT_MAX, p);
-    case 'r':
-        return count(&o->n_repetitions, "--repetitions", arg, 1, REPETITIONS_MAX, p);
-    case OPT_WARMUP:
-        return count(&o->n_warmup, "--warmup", arg, 0, COUNT_MAX, p);
-    case OPT_PROMPT_TOKENS:
-        return count(&o->prompt_tokens, "--prompt-tokens", arg, 1, BENCH_PROMPT_TOKENS_MAX, p);
-    case OPT_SHARED_PREFIX:
-        return count(&o->shared_prefix, "--shared-prefix", arg, 0, BENCH_PROMPT_TOKENS_MAX, p);
-    case OPT_SWEEP:
-        return client_parser_result(sweep_parse(&o->sweep, arg, p->err));
-    case OPT_TIMEOUT:
-        return count(&o->timeout_s, "--timeout", arg, 1, SECONDS_MAX, p);
-    case OPT_START_TIMEOUT:
-        return count(&o->start_timeout_s, "--start-timeout", arg, 1, SECONDS_MAX, p);
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct parse *p = state->input;
-    struct bench_options *o = p->options;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &p->generate;
-        state->child_inputs[1] = &o->connection;
-        return 0;
-    case OPT_PROMPTS:
-        o->prompts = arg;
-        return 0;
-    case OPT_START:
-        o->start = arg;
-        return 0;
-    case 'a':
-        o->connection.address = arg;
-        return 0;
-    case OPT_CSV:
-        o->csv = arg;
-        return 0;
-    case OPT_JSON:
-        o->json = arg;
-        return 0;
-    case 'q':
-        o->is_quiet = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        return client_parser_result(
-            error_set(p->err, ERR_ARGUMENT, "'%.60s' is too much: bench takes options only", arg));
-    default:
-        return parse_load(key, arg, p);
-    }
-}
 
 static int check_start(const struct bench_options *o, struct error *err)
 {
@@ -218,20 +135,15 @@ static void set_defaults(struct bench_options *o)
 
 int bench_options_parse(struct bench_options *o, int argc, char **argv, struct error *err)
 {
-    const struct argp_child children[] = {
-        {.argp = &generate_request_argp, .header = "How to generate:", .group = 20},
-        {&connection_argp, 0, "Connection:", 30},
-        {0}};
-    const struct argp argp = {
-        .options = options, .parser = parse_option, .doc = doc, .children = children};
-    struct parse parse = {o, {&o->base.generate, err}, err};
+    const struct option_program program = {.name = "bench",
+                                           .doc = doc,
+                                           .parts = {{rows, o, NULL},
+                                                     {request_rows, &o->base.generate, NULL},
+                                                     {connection_rows, &o->connection, NULL}}};
     int rc = 0;
-    *o = (struct bench_options){.start_timeout_s = START_TIMEOUT_DEFAULT_S,
-                                .timeout_s = TIMEOUT_DEFAULT_S,
-                                .n_repetitions = 1,
-                                .n_warmup = 1};
+    *o = (struct bench_options){0};
     generate_options_init(&o->base.generate);
-    TRY(client_parse(&argp, argc, argv, &parse, err));
+    TRY(option_program_parse(&program, argc, argv, err));
     TRY(connection_open(&o->connection, err));
     TRY(check(o, err));
     set_defaults(o);

@@ -1,16 +1,14 @@
 /* outrider jobs list and outrider jobs cancel. */
 #include "client/jobs/jobs.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "base/text/options.h"
 #include "client/terminal.h"
 
-enum { OPT_JSON = 256, OPT_STATE, PAGE = 200, LIST_MAX = 1 << 20, TIME_BYTES = 32 };
+enum { PAGE = 200, LIST_MAX = 1 << 20, TIME_BYTES = 32 };
 
 struct list {
     struct connection connection;
@@ -22,47 +20,22 @@ struct list {
     int n_shown;
 };
 
-static const struct argp_option list_options[] = {
-    {"limit", 'n', "N", 0, "Show N jobs at most; default: all", 0},
-    {"state", OPT_STATE, "STATE", 0, "Only those that are waiting, running or ended", 0},
-    {"address", 'a', "ADDRESS", 0, CLIENT_ADDRESS_DOC, 0},
-    {"json", OPT_JSON, NULL, 0, "Print one JSON object per line", 0},
+#define FIELD(member) OPTION_FIELD(struct list, member)
+
+static const struct option_row list_rows[] = {
+    {"limit", 'n', "N", FIELD(limit), .least = 1, .most = LIST_MAX,
+     .help = "Show N jobs at most; default: all"},
+    {"state", 0, "STATE", FIELD(state), .words = job_state_names + JOB_STATE_WAITING,
+     .n_words = JOB_STATES - JOB_STATE_WAITING, .least = JOB_STATE_WAITING,
+     .help = "Only those that are waiting, running or ended"},
+    {"json", 0, NULL, FIELD(is_json), .help = "Print one JSON object per line"},
+    OPTION_GROUP("Connection", "--address=10.0.0.1:7070"),
+    CLIENT_ADDRESS_ROW(struct list),
     {0},
 };
 
 static const char list_doc[] =
     "Lists the submitted jobs that the coordinator has, newest first.\v" CLIENT_STATUS_DOC;
-
-static error_t parse_list(int key, char *arg, struct argp_state *state)
-{
-    struct list *l = state->input;
-    int word;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &l->connection;
-        return 0;
-    case 'n':
-        return client_parser_result(options_int(&l->limit, "--limit", arg, 1, LIST_MAX, l->err));
-    case OPT_STATE:
-        if (options_word(&word, "--state", arg, job_state_names + JOB_STATE_WAITING,
-                         JOB_STATES - JOB_STATE_WAITING, l->err)) {
-            return EINVAL;
-        }
-        l->state = (enum job_state)(JOB_STATE_WAITING + word);
-        return 0;
-    case 'a':
-        l->connection.address = arg;
-        return 0;
-    case OPT_JSON:
-        l->is_json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        error_set(l->err, ERR_ARGUMENT, "'%.60s' is too much: list takes options only", arg);
-        return EINVAL;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
 
 static void show_job(const struct list *l, const struct job_status *job)
 {
@@ -134,13 +107,14 @@ out:
 
 int jobs_list_main(int argc, char **argv)
 {
-    const struct argp_child children[] = {{&connection_argp, 0, "Connection:", 0}, {0}};
-    const struct argp argp = {
-        .options = list_options, .parser = parse_list, .doc = list_doc, .children = children};
     struct error err;
-    struct list l = {.limit = LIST_MAX, .err = &err};
+    struct list l = {.limit = LIST_MAX};
+    const struct option_program program = {
+        .name = "list",
+        .doc = list_doc,
+        .parts = {{list_rows, &l, NULL}, {connection_rows, &l.connection, NULL}}};
     int status = CLIENT_OK;
-    if (client_parse(&argp, argc, argv, &l, &err) || connection_open(&l.connection, &err)) {
+    if (option_program_parse(&program, argc, argv, &err) || connection_open(&l.connection, &err)) {
         status = client_fail_local(&err);
     } else if (run_list(&l, &err)) {
         server_explain(&l.server, &err);
@@ -155,35 +129,16 @@ int jobs_list_main(int argc, char **argv)
 
 struct cancel {
     struct connection connection;
-    char **ids; /* the words of the command line from the first id on */
+    const char **ids; /* [n_ids] of argv */
     int n_ids;
     struct server server;
 };
 
-static const struct argp_option cancel_options[] = {
-    {"address", 'a', "ADDRESS", 0, CLIENT_ADDRESS_DOC, 0}, {0}};
+static const struct option_row cancel_rows[] = {
+    OPTION_GROUP("Connection", "--address=10.0.0.1:7070"), CLIENT_ADDRESS_ROW(struct cancel), {0}};
 
 static const char cancel_doc[] =
     "Ends jobs that wait or run; what they have of their answers is kept.\v" CLIENT_STATUS_DOC;
-
-static error_t parse_cancel(int key, char *arg, struct argp_state *state)
-{
-    struct cancel *c = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &c->connection;
-        return 0;
-    case 'a':
-        c->connection.address = arg;
-        return 0;
-    case ARGP_KEY_ARGS: /* argp has put the options in front */
-        c->ids = state->argv + state->next;
-        c->n_ids = state->argc - state->next;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
 
 static int cancel_job(struct cancel *c, const char *id, struct error *err)
 {
@@ -214,17 +169,25 @@ out:
     return rc;
 }
 
+static int take_id(void *fields, char *word, struct error *err)
+{
+    struct cancel *c = fields;
+    (void)err;
+    c->ids[c->n_ids++] = word;
+    return 0;
+}
+
 int jobs_cancel_main(int argc, char **argv)
 {
-    const struct argp_child children[] = {{&connection_argp, 0, "Connection:", 0}, {0}};
-    const struct argp argp = {.options = cancel_options,
-                              .parser = parse_cancel,
-                              .args_doc = "ID...",
-                              .doc = cancel_doc,
-                              .children = children};
     struct error err;
     struct cancel c = {0};
-    int status = CLIENT_OK, n_failed = 0, rc = client_parse(&argp, argc, argv, &c, &err);
+    const struct option_program program = {
+        .args_doc = "ID...",
+        .doc = cancel_doc,
+        .parts = {{cancel_rows, &c, NULL}, {connection_rows, &c.connection, NULL}},
+        .take = take_id};
+    int status = CLIENT_OK, n_failed = 0, rc = mem_array(&c.ids, (size_t)argc, sizeof *c.ids, &err);
+    if (!rc) rc = option_program_parse(&program, argc, argv, &err);
     if (!rc && !c.n_ids) rc = error_set(&err, ERR_ARGUMENT, "no job: give one id or more");
     if (rc || connection_open(&c.connection, &err)) {
         status = client_fail_local(&err);
@@ -236,5 +199,6 @@ int jobs_cancel_main(int argc, char **argv)
     }
     server_close(&c.server);
     connection_close(&c.connection);
+    free(c.ids);
     return status;
 }

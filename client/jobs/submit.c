@@ -1,24 +1,17 @@
 /* outrider jobs submit: a file of requests in, a JSON line for each as it ends. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/system/file.h"
-#include "base/text/options.h"
 #include "client/input.h"
 #include "client/jobs/jobs.h"
 #include "client/jobs/run.h"
 #include "client/terminal.h"
 
 enum {
-    OPT_STRICT = 256,
-    OPT_RETRY,
-    OPT_RUN,
     CONCURRENCY_MAX = 1000, /* one connection carries 1024 calls */
-    CONCURRENCY_DEFAULT = 16,
-    RETRY_DEFAULT_S = 60,
     RETRY_MAX_S = 86400,
     FILE_BYTES_MAX = 1 << 30,
     SHOW_US = 200000,
@@ -37,23 +30,43 @@ struct submit {
     bool has_progress; /* standard error is a terminal */
     int64_t begin_us, shown_us;
     int n_done, n_failed;
-    struct error *err;
 };
 
-static const struct argp_option options[] = {
-    {"concurrency", 'c', "N", 0, "Jobs that wait or run at a time; default 16", 0},
-    {"strict", OPT_STRICT, NULL, 0,
-     "Submit nothing when a line is bad; default: say so, and go on with the others", 0},
-    {"run", OPT_RUN, "NAME", 0,
-     "Begins the keys of lines without one of their own; another name computes them anew; default "
-     "file",
-     0},
-    {"retry", OPT_RETRY, "SECONDS", 0,
-     "Give up when no coordinator, or none with a target group, could be reached for that long; "
-     "default 60",
-     0},
-    {"address", 'a', "ADDRESS", 0, CLIENT_ADDRESS_DOC, 0},
-    {"quiet", 'q', NULL, 0, "No progress line on a terminal", 0},
+static int read_run(void *field, const char *option, const char *text, struct error *err)
+{
+    struct jobs_run *run = field;
+    size_t len = strlen(text);
+    if (!len || len >= RUN_BYTES) {
+        return error_set(err, ERR_ARGUMENT, "%s: the name has %zu bytes, must have 1 to %d", option,
+                         len, RUN_BYTES - 1);
+    }
+    run->run = text;
+    return 0;
+}
+
+static int take_word(void *fields, char *word, struct error *err)
+{
+    struct submit *command = fields;
+    return client_take_argument(&command->file, word, "file", err);
+}
+
+#define FIELD(member) OPTION_FIELD(struct submit, member)
+
+static const struct option_row rows[] = {
+    OPTION_GROUP("Jobs", "--concurrency=64 --run=monday"),
+    {"concurrency", 'c', "N", FIELD(run.concurrency), .least = 1, .most = CONCURRENCY_MAX,
+     .standard_int = 16, .help = "Jobs that wait or run at a time"},
+    {"strict", 0, NULL, FIELD(is_strict),
+     .help = "Submit nothing when a line is bad; default: say so, and go on with the others"},
+    {"run", 0, "NAME", OPTION_READ(struct submit, run, read_run), .standard = "file",
+     .help = "Begins the keys of lines without one of their own; another name computes them "
+             "anew"},
+    {"retry", 0, "SECONDS", FIELD(run.retry_s), .least = 1, .most = RETRY_MAX_S, .standard_int = 60,
+     .help = "Give up when no coordinator, or none with a target group, could be reached for "
+             "that long"},
+    {"quiet", 'q', NULL, FIELD(is_quiet), .help = "No progress line on a terminal"},
+    OPTION_GROUP("Connection", "--address=10.0.0.1:7070"),
+    CLIENT_ADDRESS_ROW(struct submit),
     {0},
 };
 
@@ -72,48 +85,6 @@ static const char doc[] =
     "ended, the same command takes up the answers of the jobs that it had submitted, which go on "
     "without it. A job that ended because the service could not serve it is submitted again.\n\n"
     "Exit status 1 also when a line was bad or a job did not end well.\n\n" CLIENT_STATUS_DOC;
-
-static int take_run(struct submit *s, const char *name, struct error *err)
-{
-    size_t len = strlen(name);
-    if (!len || len >= RUN_BYTES) {
-        return error_set(err, ERR_ARGUMENT, "--run: the name has %zu bytes, must have 1 to %d", len,
-                         RUN_BYTES - 1);
-    }
-    s->run.run = name;
-    return 0;
-}
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct submit *s = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &s->connection;
-        return 0;
-    case 'c':
-        return client_parser_result(
-            options_int(&s->run.concurrency, "--concurrency", arg, 1, CONCURRENCY_MAX, s->err));
-    case OPT_STRICT:
-        s->is_strict = true;
-        return 0;
-    case OPT_RUN:
-        return client_parser_result(take_run(s, arg, s->err));
-    case OPT_RETRY:
-        return client_parser_result(
-            options_int(&s->run.retry_s, "--retry", arg, 1, RETRY_MAX_S, s->err));
-    case 'a':
-        s->connection.address = arg;
-        return 0;
-    case 'q':
-        s->is_quiet = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        return client_take_argument(&s->file, arg, "file", s->err);
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
 
 static int check_lines(const struct submit *s, struct error *err)
 {
@@ -152,14 +123,13 @@ out:
 
 static int prepare(struct submit *s, int argc, char **argv, struct error *err)
 {
-    const struct argp_child children[] = {{&connection_argp, 0, "Connection:", 0}, {0}};
-    const struct argp argp = {.options = options,
-                              .parser = parse_option,
-                              .args_doc = "FILE",
-                              .doc = doc,
-                              .children = children};
+    const struct option_program program = {
+        .args_doc = "FILE",
+        .doc = doc,
+        .parts = {{rows, s, NULL}, {connection_rows, &s->connection, NULL}},
+        .take = take_word};
     int rc = 0;
-    TRY(client_parse(&argp, argc, argv, s, err));
+    TRY(option_program_parse(&program, argc, argv, err));
     if (!s->file) return error_set(err, ERR_ARGUMENT, "no file: give one, or - for the input");
     TRY(connection_open(&s->connection, err));
     TRY(read_file(s, err));
@@ -282,14 +252,10 @@ out:
 int jobs_submit_main(int argc, char **argv)
 {
     struct error err;
-    struct submit s = {.run = {.run = "file",
-                               .concurrency = CONCURRENCY_DEFAULT,
-                               .retry_s = RETRY_DEFAULT_S,
-                               .on_result = print_result,
+    struct submit s = {.run = {.on_result = print_result,
                                .on_bad_line = print_bad_line,
                                .on_turn = show_progress,
-                               .arg = &s},
-                       .err = &err};
+                               .arg = &s}};
     int status = CLIENT_OK;
     if (prepare(&s, argc, argv, &err)) {
         status = client_fail_local(&err);

@@ -1,15 +1,13 @@
 /* outrider jobs watch: shows the text of a job from a token on, while it grows and afterwards. */
 #include "client/jobs/jobs.h"
 
-#include <errno.h>
 #include <stdio.h>
 
-#include "base/text/options.h"
 #include "client/figures/figures.h"
 #include "client/terminal.h"
 #include "client/token_table.h"
 
-enum { OPT_JSON = 256, OPT_FROM, OPT_SEQUENCE, TOKENS_MAX = 1 << 28 };
+enum { TOKENS_MAX = 1 << 28 };
 
 struct watch {
     struct connection connection;
@@ -19,15 +17,28 @@ struct watch {
     struct server server;
     struct terminal terminal;
     struct buffer request;
-    struct error *err;
 };
 
-static const struct argp_option options[] = {
-    {"from", OPT_FROM, "N", 0, "Leave out the first N tokens; default 0", 0},
-    {"sequence", OPT_SEQUENCE, "I", 0, "Which of n texts to show; default 0, the first", 0},
-    {"address", 'a', "ADDRESS", 0, CLIENT_ADDRESS_DOC, 0},
-    {"json", OPT_JSON, NULL, 0, "Print each message as a JSON object, of all sequences", 0},
-    {"quiet", 'q', NULL, 0, "No summary", 0},
+static int take_word(void *fields, char *word, struct error *err)
+{
+    struct watch *command = fields;
+    return client_take_argument(&command->id, word, "job id", err);
+}
+
+#define FIELD(member) OPTION_FIELD(struct watch, member)
+
+static const struct option_row rows[] = {
+    OPTION_GROUP("Text", "--from=100"),
+    {"from", 0, "N", FIELD(from), .most = TOKENS_MAX, .standard = "0",
+     .help = "Leave out the first N tokens"},
+    {"sequence", 0, "I", FIELD(sequence), .most = GENERATE_SEQUENCES_MAX - 1,
+     .help = "Which of n texts to show; default 0, the first"},
+    OPTION_GROUP("Output", "--json"),
+    {"json", 0, NULL, FIELD(is_json),
+     .help = "Print each message as a JSON object, of all sequences"},
+    {"quiet", 'q', NULL, FIELD(is_quiet), .help = "No summary"},
+    OPTION_GROUP("Connection", "--address=10.0.0.1:7070"),
+    CLIENT_ADDRESS_ROW(struct watch),
     {0},
 };
 
@@ -35,44 +46,15 @@ static const char doc[] = "Shows the text of the job ID up to now, and then as i
                           "Watching changes nothing: several may watch a job, and it goes on when "
                           "they leave.\n\n" CLIENT_STATUS_DOC;
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct watch *w = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &w->connection;
-        return 0;
-    case OPT_FROM:
-        return client_parser_result(options_int(&w->from, "--from", arg, 0, TOKENS_MAX, w->err));
-    case OPT_SEQUENCE:
-        return client_parser_result(
-            options_int(&w->sequence, "--sequence", arg, 0, GENERATE_SEQUENCES_MAX - 1, w->err));
-    case 'a':
-        w->connection.address = arg;
-        return 0;
-    case OPT_JSON:
-        w->is_json = true;
-        return 0;
-    case 'q':
-        w->is_quiet = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        return client_take_argument(&w->id, arg, "job id", w->err);
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 static int prepare(struct watch *w, int argc, char **argv, struct error *err)
 {
-    const struct argp_child children[] = {{&connection_argp, 0, "Connection:", 0}, {0}};
-    const struct argp argp = {.options = options,
-                              .parser = parse_option,
-                              .args_doc = "ID",
-                              .doc = doc,
-                              .children = children};
+    const struct option_program program = {
+        .args_doc = "ID",
+        .doc = doc,
+        .parts = {{rows, w, NULL}, {connection_rows, &w->connection, NULL}},
+        .take = take_word};
     int rc = 0;
-    TRY(client_parse(&argp, argc, argv, w, err));
+    TRY(option_program_parse(&program, argc, argv, err));
     if (!w->id) return error_set(err, ERR_ARGUMENT, "no job: give the id of one");
     TRY(connection_open(&w->connection, err));
     const struct watch_request request = {.id = w->id, .from_token = (uint32_t)w->from};
@@ -165,7 +147,7 @@ out:
 int jobs_watch_main(int argc, char **argv)
 {
     struct error err;
-    struct watch w = {.terminal = terminal_of(stdout), .err = &err};
+    struct watch w = {.terminal = terminal_of(stdout)};
     int status = CLIENT_OK;
     if (prepare(&w, argc, argv, &err)) {
         status = client_fail_local(&err);

@@ -1,34 +1,46 @@
 /* outrider link: can two hosts reach each other, and what does the way between them cost? */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/system/network.h"
-#include "base/text/options.h"
 #include "client/client.h"
 #include "client/link/net.h"
 #include "client/link/probe.h"
 #include "client/link/serve.h"
 
-enum { OPT_SERVE = 256, OPT_NETWORK, OPT_SECONDS, OPT_QUICK, OPT_TIMEOUT, OPT_JSON };
-enum { ADDRESSES_MAX = 64, TIMEOUT_S_DEFAULT = 5 };
+enum { ADDRESSES_MAX = 64 };
 
 struct link_command {
     const char *addresses[ADDRESSES_MAX], *serve, *network;
     int n_addresses, seconds, timeout_s;
     bool is_quick, is_json;
-    struct error *err;
 };
 
-static const struct argp_option options[] = {
-    {"serve", OPT_SERVE, "ADDRESS", 0,
-     "Answer others at HOST:PORT; port 0 is any, and the first line says which", 0},
-    {"network", OPT_NETWORK, "NAME|A.B.C.D/N", 0,
-     "With --serve :PORT, the address that this host has in that interface or network", 0},
-    {"seconds", OPT_SECONDS, "N", 0, "With --serve, end after so long; default: never", 0},
-    {"quick", OPT_QUICK, NULL, 0, "Only see whether there is a way: no bandwidth", 0},
-    {"timeout", OPT_TIMEOUT, "SECONDS", 0, "For a connection, and for each answer; default 5", 0},
-    {"json", OPT_JSON, NULL, 0, "Print one JSON object", 0},
+static int take_address(void *fields, char *word, struct error *err)
+{
+    struct link_command *c = fields;
+    if (c->n_addresses == ADDRESSES_MAX) {
+        return error_set(err, ERR_ARGUMENT, "more than %d addresses", ADDRESSES_MAX);
+    }
+    c->addresses[c->n_addresses++] = word;
+    return 0;
+}
+
+#define FIELD(member) OPTION_FIELD(struct link_command, member)
+
+static const struct option_row rows[] = {
+    OPTION_GROUP("To answer", "--serve=:7079 --network=eth0"),
+    {"serve", 0, "ADDRESS", FIELD(serve),
+     .help = "Answer others at HOST:PORT; port 0 is any, and the first line says which"},
+    {"network", 0, "NAME|A.B.C.D/N", FIELD(network),
+     .help = "With --serve :PORT, the address that this host has in that interface or network"},
+    {"seconds", 0, "N", FIELD(seconds), .least = 1, .most = 86400,
+     .help = "With --serve, end after so long; default: never"},
+    OPTION_GROUP("To measure", "--quick 10.0.0.2:7079"),
+    {"quick", 0, NULL, FIELD(is_quick), .help = "Only see whether there is a way: no bandwidth"},
+    {"timeout", 0, "SECONDS", FIELD(timeout_s), .least = 1, .most = 600, .standard_int = 5,
+     .help = "For a connection, and for each answer"},
+    {"json", 0, NULL, FIELD(is_json), .help = "Print one JSON object"},
     {0},
 };
 
@@ -38,49 +50,11 @@ static const char doc[] =
     "figures, and deploy/mpirun/group sees with them that all hosts of a group can reach each "
     "other.\v" CLIENT_STATUS_DOC;
 
-static error_t take_address(struct link_command *c, const char *address)
-{
-    if (c->n_addresses == ADDRESSES_MAX) {
-        error_set(c->err, ERR_ARGUMENT, "more than %d addresses", ADDRESSES_MAX);
-        return EINVAL;
-    }
-    c->addresses[c->n_addresses++] = address;
-    return 0;
-}
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct link_command *c = state->input;
-    switch (key) {
-    case OPT_SERVE:
-        c->serve = arg;
-        return 0;
-    case OPT_NETWORK:
-        c->network = arg;
-        return 0;
-    case OPT_SECONDS:
-        return client_parser_result(options_int(&c->seconds, "--seconds", arg, 1, 86400, c->err));
-    case OPT_QUICK:
-        c->is_quick = true;
-        return 0;
-    case OPT_TIMEOUT:
-        return client_parser_result(options_int(&c->timeout_s, "--timeout", arg, 1, 600, c->err));
-    case OPT_JSON:
-        c->is_json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        return take_address(c, arg);
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 static int prepare(struct link_command *c, int argc, char **argv, struct error *err)
 {
-    const struct argp argp = {
-        .options = options, .parser = parse_option, .args_doc = "[ADDRESS...]", .doc = doc};
-    c->err = err;
-    int rc = client_parse(&argp, argc, argv, c, err);
+    const struct option_program program = {
+        .args_doc = "[ADDRESS...]", .doc = doc, .parts = {{rows, c, NULL}}, .take = take_address};
+    int rc = option_program_parse(&program, argc, argv, err);
     if (rc) return rc;
     if (!c->serve == !c->n_addresses) {
         return error_set(err, ERR_ARGUMENT, "give either --serve ADDRESS or addresses to measure");
@@ -143,7 +117,7 @@ static int measure(const struct link_command *c, int *status, struct error *err)
 
 int link_main(int argc, char **argv)
 {
-    struct link_command c = {.timeout_s = TIMEOUT_S_DEFAULT};
+    struct link_command c = {0};
     struct error err = {0};
     int status = CLIENT_OK;
     if (prepare(&c, argc, argv, &err)) return client_fail_local(&err);

@@ -1,26 +1,13 @@
 /* outrider plan: what speculation is worth for given costs, and what a cluster would do. Needs no
  * server but with --measure. */
-#include <errno.h>
 #include <stdio.h>
 
-#include "base/text/options.h"
 #include "client/client.h"
 #include "client/plan/cluster.h"
 #include "client/server.h"
 #include "speculation/theory/speedup.h"
 
-enum {
-    OPT_OPS = 256,
-    OPT_ROW,
-    OPT_RTT,
-    OPT_K_MAX,
-    OPT_JSON,
-    OPT_MEASURE,
-    OPT_CLUSTER,
-    OPT_CLUSTER_OUT,
-    K_MAX_DEFAULT = 12,
-    K_MAX_MOST = 64
-};
+enum { K_MAX_MOST = 64 };
 
 struct planning {
     float alpha, c, c_ops, row, rtt; /* -1 = not given */
@@ -30,29 +17,34 @@ struct planning {
     struct connection connection;      /* its address: of --measure, NULL = none */
     struct server server;
     int n_rounds; /* measured by that coordinator */
-    struct error *err;
 };
 
-static const struct argp_option options[] = {
-    {"alpha", 'a', "A", 0, "Chance that a guess is accepted, 0 to 1", 0},
-    {"c", 'c', "C", 0, "Time of a guess over time of a target step, such as 0.1", 0},
-    {"ops", OPT_OPS, "C", 0, "Operations of a guess over those of a target step; default --c", 0},
-    {"row", OPT_ROW, "R", 0,
-     "Time that each guess adds to a step, as a fraction of a step; default 0", 0},
-    {"rtt", OPT_RTT, "R", 0,
-     "Time of wire and coordinator in a round, as a fraction of a step; default 0", 0},
-    {"k-max", OPT_K_MAX, "K", 0, "Most guesses of a round; default 12", 0},
-    {"measure", OPT_MEASURE, "ADDRESS", 0,
-     "Take what is not given from the coordinator at ADDRESS, as it has measured it", 0},
-    {"cluster", OPT_CLUSTER, "FILE", 0,
-     "Instead: throughput, latency and price of the clusters that FILE asks about, from what it "
-     "says was measured (docs/scale.md)",
-     0},
-    {"cluster-out", OPT_CLUSTER_OUT, "FILE", 0,
-     "With --measure: write what that coordinator has measured as a FILE of --cluster, and print "
-     "nothing",
-     0},
-    {"json", OPT_JSON, NULL, 0, "Print one JSON object", 0},
+#define FIELD(member) OPTION_FIELD(struct planning, member)
+
+static const struct option_row option_rows[] = {
+    OPTION_GROUP("Times and chances", "--alpha=0.8 --c=0.1"),
+    {"alpha", 'a', "A", FIELD(alpha), .most = 1, .help = "Chance that a guess is accepted, 0 to 1"},
+    {"c", 'c', "C", FIELD(c), .most = 1000,
+     .help = "Time of a guess over time of a target step, such as 0.1"},
+    {"ops", 0, "C", FIELD(c_ops), .most = 1000,
+     .help = "Operations of a guess over those of a target step; default --c"},
+    {"row", 0, "R", FIELD(row), .most = 1000,
+     .help = "Time that each guess adds to a step, as a fraction of a step; default 0"},
+    {"rtt", 0, "R", FIELD(rtt), .most = 1e6,
+     .help = "Time of wire and coordinator in a round, as a fraction of a step; default 0"},
+    {"k-max", 0, "K", FIELD(k_max), .least = 1, .most = K_MAX_MOST, .standard_int = 12,
+     .help = "Most guesses of a round"},
+    OPTION_GROUP("Measured clusters", "--measure=10.0.0.1:7070"),
+    {"measure", 0, "ADDRESS", FIELD(connection.address),
+     .help = "Take what is not given from the coordinator at ADDRESS, as it has measured it"},
+    {"cluster", 0, "FILE", FIELD(cluster),
+     .help = "Instead: throughput, latency and price of the clusters that FILE asks about, "
+             "from what it says was measured (docs/scale.md)"},
+    {"cluster-out", 0, "FILE", FIELD(cluster_out),
+     .help = "With --measure: write what that coordinator has measured as a FILE of "
+             "--cluster, and print nothing"},
+    OPTION_GROUP("Output", "--json"),
+    {"json", 0, NULL, FIELD(is_json), .help = "Print one JSON object"},
     {0},
 };
 
@@ -62,51 +54,6 @@ static const char doc[] =
     "and 3.11), and the speed-up with the cost of rows and round trips.\v"
     "alpha and the times are in the summary of `outrider generate`; --measure takes them from a "
     "running cluster, over all that it has generated.\n\n" CLIENT_STATUS_DOC;
-
-static error_t read_number(const struct planning *p, float *out, const char *option,
-                           const char *text, float most)
-{
-    return client_parser_result(options_float(out, option, text, 0, most, p->err));
-}
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct planning *p = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &p->connection;
-        return 0;
-    case 'a':
-        return read_number(p, &p->alpha, "--alpha", arg, 1);
-    case 'c':
-        return read_number(p, &p->c, "--c", arg, 1000);
-    case OPT_OPS:
-        return read_number(p, &p->c_ops, "--ops", arg, 1000);
-    case OPT_ROW:
-        return read_number(p, &p->row, "--row", arg, 1000);
-    case OPT_RTT:
-        return read_number(p, &p->rtt, "--rtt", arg, 1e6f);
-    case OPT_K_MAX:
-        return client_parser_result(options_int(&p->k_max, "--k-max", arg, 1, K_MAX_MOST, p->err));
-    case OPT_JSON:
-        p->is_json = true;
-        return 0;
-    case OPT_CLUSTER:
-        p->cluster = arg;
-        return 0;
-    case OPT_CLUSTER_OUT:
-        p->cluster_out = arg;
-        return 0;
-    case OPT_MEASURE:
-        p->connection.address = arg;
-        return 0;
-    case ARGP_KEY_ARG:
-        error_set(p->err, ERR_ARGUMENT, "'%s' is not an option; see --help", arg);
-        return EINVAL;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
 
 /* Everything is in the file then. */
 static int check_cluster(const struct planning *p, struct error *err)
@@ -121,18 +68,11 @@ static int check_cluster(const struct planning *p, struct error *err)
 
 static int prepare(struct planning *p, int argc, char **argv, struct error *err)
 {
-    const struct argp_child children[] = {{&connection_argp, 0, "Connection:", 0}, {0}};
-    const struct argp argp = {
-        .options = options, .parser = parse_option, .doc = doc, .children = children};
+    const struct option_program program = {
+        .doc = doc, .parts = {{option_rows, p, NULL}, {connection_rows, &p->connection, NULL}}};
     int rc = 0;
-    *p = (struct planning){.alpha = -1,
-                           .c = -1,
-                           .c_ops = -1,
-                           .row = -1,
-                           .rtt = -1,
-                           .k_max = K_MAX_DEFAULT,
-                           .err = err};
-    TRY(client_parse(&argp, argc, argv, p, err));
+    *p = (struct planning){.alpha = -1, .c = -1, .c_ops = -1, .row = -1, .rtt = -1};
+    TRY(option_program_parse(&program, argc, argv, err));
     if (p->cluster) return check_cluster(p, err);
     if (p->cluster_out && !p->connection.address) {
         return error_set(err, ERR_ARGUMENT, "--cluster-out needs --measure ADDRESS");

@@ -1,24 +1,14 @@
 /* outrider replay: what guesses that are found in texts are worth, on recorded texts. Needs no
  * server. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "base/text/options.h"
 #include "client/client.h"
 #include "client/replay/run.h"
 #include "client/replay/times.h"
 
-enum {
-    OPT_PROMPT_TOKENS = 256,
-    OPT_TIMES,
-    OPT_STEP,
-    OPT_ROW,
-    OPT_REST,
-    OPT_JSON,
-    PROMPT_MOST = 1 << 24
-};
+enum { PROMPT_MOST = 1 << 24 };
 
 struct replay {
     const char *model, *drafters, *times_file;
@@ -32,23 +22,38 @@ struct replay {
     int n_made;
     struct replay_times times;
     struct replay_figures figures;
-    struct error *err;
 };
 
-static const struct argp_option options[] = {
-    {"drafter", 'd', "LIST", 0,
-     "Which drafters, separated by commas: session, ngram, store, datastore=FILE, recycled. The "
-     "planner chooses among them; default session",
-     0},
-    {"model", 'm', "FOLDER", 0, "Folder with a tokenizer.json; not needed for lists of ids", 0},
-    {"prompt-tokens", OPT_PROMPT_TOKENS, "N", 0,
-     "The first N tokens of a plain text are its prompt; default 0", 0},
-    {"times", OPT_TIMES, "FILE", 0,
-     "Times of a cluster: the file times-*.json in the coordinator's --pack-cache", 0},
-    {"step-us", OPT_STEP, "US", 0, "Instead: a step of one row; default 10000", 0},
-    {"row-us", OPT_ROW, "US", 0, "What each further row adds to a step; default 100", 0},
-    {"rest-us", OPT_REST, "US", 0, "What a round takes besides its step; default 0", 0},
-    {"json", OPT_JSON, NULL, 0, "Print one JSON object", 0},
+static int take_file(void *fields, char *word, struct error *err)
+{
+    struct replay *command = fields;
+    (void)err;
+    command->files[command->n_files++] = word;
+    return 0;
+}
+
+#define FIELD(member) OPTION_FIELD(struct replay, member)
+
+static const struct option_row rows[] = {
+    OPTION_GROUP("Texts and drafters", "--drafter=session,store"),
+    {"drafter", 'd', "LIST", FIELD(drafters), .standard = "session",
+     .help = "Which drafters, separated by commas: session, ngram, store, datastore=FILE, "
+             "recycled. The planner chooses among them"},
+    {"model", 'm', "FOLDER", FIELD(model),
+     .help = "Folder with a tokenizer.json; not needed for lists of ids"},
+    {"prompt-tokens", 0, "N", FIELD(n_prompt), .most = PROMPT_MOST, .standard = "0",
+     .help = "The first N tokens of a plain text are its prompt"},
+    OPTION_GROUP("Times of a cluster", "--step-us=20000 --row-us=500"),
+    {"times", 0, "FILE", FIELD(times_file),
+     .help = "Times of a cluster: the file times-*.json in the coordinator's --pack-cache"},
+    {"step-us", 0, "US", FIELD(step_us), .least = 1, .most = 1e9, .standard = "10000",
+     .help = "Instead: a step of one row"},
+    {"row-us", 0, "US", FIELD(row_us), .most = 1e9, .standard = "100",
+     .help = "What each further row adds to a step"},
+    {"rest-us", 0, "US", FIELD(rest_us), .most = 1e9, .standard = "0",
+     .help = "What a round takes besides its step"},
+    OPTION_GROUP("Output", "--json"),
+    {"json", 0, NULL, FIELD(is_json), .help = "Print one JSON object"},
     {0},
 };
 
@@ -68,61 +73,13 @@ static const char doc[] =
     "The speed-up is predicted: rounds take the given times, and the drafters what they took "
     "here.\n\n" CLIENT_STATUS_DOC;
 
-static error_t read_us(const struct replay *r, float *out, const char *option, const char *text,
-                       float least)
-{
-    return client_parser_result(options_float(out, option, text, least, 1e9f, r->err));
-}
-
-static error_t parse_times(int key, char *arg, struct replay *r)
-{
-    switch (key) {
-    case OPT_TIMES:
-        r->times_file = arg;
-        return 0;
-    case OPT_STEP:
-        return read_us(r, &r->step_us, "--step-us", arg, 1);
-    case OPT_ROW:
-        return read_us(r, &r->row_us, "--row-us", arg, 0);
-    case OPT_REST:
-        return read_us(r, &r->rest_us, "--rest-us", arg, 0);
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct replay *r = state->input;
-    switch (key) {
-    case 'd':
-        r->drafters = arg;
-        return 0;
-    case 'm':
-        r->model = arg;
-        return 0;
-    case OPT_PROMPT_TOKENS:
-        return client_parser_result(
-            options_int(&r->n_prompt, "--prompt-tokens", arg, 0, PROMPT_MOST, r->err));
-    case OPT_JSON:
-        r->is_json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        r->files[r->n_files++] = arg;
-        return 0;
-    default:
-        return parse_times(key, arg, r);
-    }
-}
-
 static int prepare(struct replay *r, int argc, char **argv, struct error *err)
 {
-    const struct argp argp = {
-        .options = options, .parser = parse_option, .args_doc = "FILE...", .doc = doc};
+    const struct option_program program = {
+        .args_doc = "FILE...", .doc = doc, .parts = {{rows, r, NULL}}, .take = take_file};
     int rc = 0;
-    r->err = err;
     TRY(mem_array(&r->files, (size_t)argc, sizeof *r->files, err));
-    TRY(client_parse(&argp, argc, argv, r, err));
+    TRY(option_program_parse(&program, argc, argv, err));
     if (r->n_files == 0) {
         return error_set(err, ERR_ARGUMENT, "no text: give files of recorded texts");
     }
@@ -251,7 +208,7 @@ out:
 
 int replay_main(int argc, char **argv)
 {
-    struct replay r = {.drafters = "session", .step_us = 10000, .row_us = 100};
+    struct replay r = {0};
     struct error err;
     int status = CLIENT_OK;
     if (prepare(&r, argc, argv, &err)) {
