@@ -1,10 +1,7 @@
 /* Guesses behind siblings: their places, their tree, and the one that needs the most blocks. */
 #include "base/growth.h"
 
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
+#include "base/least.h"
 
 int growth_place(const struct growth *growth, int i)
 {

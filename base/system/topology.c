@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/least.h"
+
 enum { LINE_BYTES = 4096, PATH_BYTES = 4200 };
 
 /* The first line of a file; false when there is none. */
@@ -50,10 +52,10 @@ int topology_parse_quota(const char *text)
     return whole_cpus(quota, strtol(end + 1, NULL, 10));
 }
 
-static int least(int a, int b)
+/* The smaller of two quotas, of which 0 is none. */
+static int tighter_quota(int a, int b)
 {
-    if (!a || !b) return a + b;
-    return a < b ? a : b;
+    return a && b ? least(a, b) : a + b;
 }
 
 /* Cgroup version 2: every group above this one may have a quota of its own. path is "/a/b"; it is
@@ -64,7 +66,7 @@ static int quota_v2(char *path)
     int quota = 0;
     for (;;) {
         snprintf(file, sizeof file, "/sys/fs/cgroup%.3900s/cpu.max", path);
-        if (read_line(file, line)) quota = least(quota, topology_parse_quota(line));
+        if (read_line(file, line)) quota = tighter_quota(quota, topology_parse_quota(line));
         char *slash = strrchr(path, '/');
         if (!slash) return quota;
         *slash = '\0';
@@ -88,8 +90,8 @@ static int quota_v1(const char *path)
         const char *const paths[] = {path, ""};
         for (int k = 0; k < 2; k++) {
             long us = read_number(folders[i], paths[k], "cpu.cfs_quota_us");
-            quota = least(quota,
-                          whole_cpus(us, read_number(folders[i], paths[k], "cpu.cfs_period_us")));
+            quota = tighter_quota(
+                quota, whole_cpus(us, read_number(folders[i], paths[k], "cpu.cfs_period_us")));
         }
     }
     return quota;
@@ -107,9 +109,9 @@ static int read_quota(void)
         char *path = controllers ? strchr(controllers + 1, ':') : NULL;
         if (!path) continue;
         *path++ = '\0';
-        if (controllers[1] == '\0') quota = least(quota, quota_v2(path));
+        if (controllers[1] == '\0') quota = tighter_quota(quota, quota_v2(path));
         if (strncmp(controllers + 1, "cpu", 3) == 0 && strcmp(controllers + 1, "cpuset") != 0) {
-            quota = least(quota, quota_v1(path));
+            quota = tighter_quota(quota, quota_v1(path));
         }
     }
     if (file) fclose(file);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/least.h"
+
 enum { WORD_MAX = 40, NAMES_MAX = 256 };
 
 /* All options of a command line. */
@@ -10,11 +12,6 @@ struct option_set {
     const struct argp_option *options[NAMES_MAX];
     int n;
 };
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
 
 /* Edit distance of a and b, where neighbours that are exchanged count once (Damerau; Wagner and
  * Fischer 1974). Words that are too long are far from everything. */

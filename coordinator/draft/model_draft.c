@@ -8,17 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "base/log.h"
 #include "comm/comm.h"
 #include "coordinator/draft/head.h"
 #include "model/backend/backend.h"
 
 enum { THREAD_BYTES = 64 << 20 /* of weights, for each compute thread */ };
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
 
 /* What was noticed about the model; further drafts of the same weights need not repeat it. */
 static void show_remarks(const struct model_draft *d)

@@ -11,12 +11,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "coordinator/draft/model_draft_grow.h"
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
 
 void model_draft_begin_following(struct draft_grower *g, struct draft_lane *lane)
 {

@@ -4,13 +4,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/least.h"
 #include "speculation/accept/multi_draft.h"
 #include "speculation/accept/rules.h"
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
 
 /* The lane's next guess, from its row of the last step. */
 static int guess_once(struct model_draft *d, const struct feeding *feeding, int row,

@@ -7,13 +7,9 @@
 
 #include <string.h>
 
+#include "base/least.h"
 #include "coordinator/sequence/sequence.h"
 #include "speculation/planner/stage.h"
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
 
 static struct staged *staged_of(struct draft_stage *stage)
 {

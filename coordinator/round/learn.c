@@ -3,13 +3,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/least.h"
 #include "coordinator/round/round.h"
 #include "coordinator/sequence/sequence.h"
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
 
 /* How many of tokens[n] the text has gone on with. */
 static int count_right(const struct round_lane *lane, const int32_t *tokens, int n)

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "coordinator/draft/trees_option.h"
 #include "coordinator/schedule/parts.h"
 #include "coordinator/sequence/sequence.h"
@@ -25,11 +26,6 @@ enum {
  * bends upward, so a longer step would read at most 1 / 15 more tokens a second, and on a CPU
  * hardly any. Where many rows cost little more than one, as on a GPU, the whole step fits. */
 static const double reading_stretch = 16;
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
 
 static int n_unread(const struct sequence *seq)
 {

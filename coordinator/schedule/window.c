@@ -5,15 +5,12 @@
 
 #include <string.h>
 
+#include "base/least.h"
+
 enum { WINDOW_MAX = 8 /* tokens: more of them would hardly teach anything */ };
 
 /* Times the step without windows: it may take as long with them. */
 static const double free_stretch = 1.01;
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
 
 /* Rows that cost next to nothing. Where no times are known there are none. */
 static int free_rows(const struct planning *p)

@@ -3,10 +3,7 @@
 
 #include <stddef.h>
 
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
+#include "base/least.h"
 
 static bool may_have_siblings(const struct planner_lane *lane)
 {

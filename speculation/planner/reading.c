@@ -1,6 +1,7 @@
 /* What the draft should read, and how long a step may become. */
 #include <math.h>
 
+#include "base/least.h"
 #include "speculation/planner/cost.h"
 
 enum {
@@ -10,16 +11,6 @@ enum {
      * probe. */
     MISSED_MOST = 8
 };
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-static int most(int a, int b)
-{
-    return a > b ? a : b;
-}
 
 /* ---- reading ---- */
 

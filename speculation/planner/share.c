@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "speculation/planner/branch.h"
 #include "speculation/planner/cost.h"
 #include "speculation/planner/way.h"
@@ -69,16 +70,6 @@ static const double grow_share = 0.002;
  * their first; and a guess that is likely would come before siblings, which cost no pass. */
 static const int depths[] = {1, 2, 3, 4, 5, 6, 8, 11};
 enum { N_DEPTHS = sizeof depths / sizeof *depths };
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-static int most(int a, int b)
-{
-    return a > b ? a : b;
-}
 
 /* ---- the best number of guesses ---- */
 

@@ -3,17 +3,8 @@
 
 #include <math.h>
 
+#include "base/least.h"
 #include "speculation/planner/cost.h"
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-static int most(int a, int b)
-{
-    return a > b ? a : b;
-}
 
 double planner_step_us(const struct planner *p, const struct planner_base *base, int n_guesses)
 {

@@ -3,6 +3,7 @@
  * queue as the engine does. Every plan is checked against what must hold for any of them. */
 #pragma once
 
+#include "base/least.h"
 #include "coordinator/draft/options.h"
 #include "coordinator/draft/trees_option.h"
 #include "coordinator/kv/prefix_cache.h"
@@ -264,16 +265,6 @@ static inline const struct lane_plan *world_lane(const struct world *w, const st
     return NULL;
 }
 
-static inline int world_least(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-static inline int world_most(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 /* The most guesses of a sequence's next round, whatever other sequences there are. */
 static inline int world_k_limit(const struct world *w, const struct sequence *seq)
 {
@@ -282,9 +273,9 @@ static inline int world_k_limit(const struct world *w, const struct sequence *se
     bool may_find = w->drafters.n_finders && seq->planner_state.strategy == STRATEGY_PLANNED;
     if (is_first && !may_find) return 0;
     int room = w->drafter && !may_find ? drafter_limit(w->drafter) - seq->n_tokens : DRAFT_MAX;
-    int step = world_least(w->target.max_step_tokens, w->target.max_step_rows) - 1;
-    room = world_least(world_least(room, seq->end - seq->n_tokens - 1), step);
-    room = world_least(room, seq->n_draft);
+    int step = least(w->target.max_step_tokens, w->target.max_step_rows) - 1;
+    room = least(least(room, seq->end - seq->n_tokens - 1), step);
+    room = least(room, seq->n_draft);
     return room > 0 ? room : 0;
 }
 
@@ -332,7 +323,7 @@ static inline void world_check_k(const struct world *w, const struct lane_plan *
 static inline void world_check_reserved(const struct world *w, const struct lane_plan *lane)
 {
     struct sequence *seq = lane->seq;
-    int n_guesses = world_most(lane->k + lane->n_append, lane->n_window);
+    int n_guesses = most(lane->k + lane->n_append, lane->n_window);
     int end = seq->n_target_kv + lane->n_tokens + n_guesses;
     ck_assert(block_table_lacks(&seq->target_blocks, &w->pool, end) == 0);
     for (int i = seq->n_target_kv / WORLD_BLOCK; i * WORLD_BLOCK < end; i++) {
@@ -372,7 +363,7 @@ static inline void world_check_lane(const struct world *w, const struct lane_pla
     /* Every token of a prompt that is scored is fed with its row. */
     if (sequence_scores_prompt(seq) && seq->n_scored < seq->n_prompt) {
         int scored = seq->n_target_kv + lane->first_scored + lane->n_scored;
-        int end = world_least(seq->n_target_kv + lane->n_tokens, seq->n_prompt - 1);
+        int end = least(seq->n_target_kv + lane->n_tokens, seq->n_prompt - 1);
         ck_assert(lane->n_scored == 0 ? end <= seq->n_scored : scored == end);
     }
 }
@@ -599,7 +590,7 @@ static inline void world_play_tree(struct world *w, struct lane_plan *lane, int 
     *(is_planned ? &w->n_grown : &w->n_grown_fixed) += lane->growth.n;
     w->n_grown_kept += plan_tree_n_grown(&tree);
     plan_tree_teach(&tree, &w->planner, &seq->planner_state, offer, lane);
-    world_commit_path(w, lane, tree.path.n_chain, n_accepted, world_least(n_sent, changed));
+    world_commit_path(w, lane, tree.path.n_chain, n_accepted, least(n_sent, changed));
 }
 
 static inline void world_play_lane(struct world *w, struct lane_plan *lane, int percent)
@@ -627,13 +618,13 @@ static inline void world_count_lane(const struct lane_plan *lane, struct planner
         int place = growth_place(&lane->growth, i);
         round->pass_expected[place]++;
         round->pass_grows[place] = true;
-        n_passes = world_most(n_passes, place + 1);
+        n_passes = most(n_passes, place + 1);
     }
     for (int g = 0; g < n_passes; g++) {
         round->pass_lanes[g]++;
         round->n_rows += g < lane->k ? lane->siblings[g] : 0;
     }
-    round->n_passes = world_most(round->n_passes, n_passes);
+    round->n_passes = most(round->n_passes, n_passes);
 }
 
 /* Times that a large target and a small draft might need. */

@@ -10,15 +10,11 @@
 
 #include <math.h>
 
+#include "base/least.h"
 #include "coordinator/draft/drafter.h"
 #include "coordinator/sequence/sequence.h"
 #include "lookup/store.h"
 #include "speculation/accept/multi_draft.h"
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
 
 static void take_most_frequent(const struct store_next *next, int n_wanted,
                                struct finder_guess *guess)

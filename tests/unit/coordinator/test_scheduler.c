@@ -4,6 +4,8 @@
 #include "coordinator/schedule/places.h"
 #include "tests/support/scheduler_plans.h"
 
+#include "base/least.h"
+
 static const struct world_options small_steps = {64, 64, 1024, 1024, 64};
 
 /* ---- decoding lanes ---- */
@@ -108,7 +110,7 @@ START_TEST(appended_guesses_have_what_others_leave_of_the_step)
                 n_guesses += w.plan.lanes[l].k;
                 n_append += w.plan.lanes[l].n_append;
             }
-            int most = world_least(4 * append_max, 40 - 4 - n_guesses);
+            int most = least(4 * append_max, 40 - 4 - n_guesses);
             ck_assert_int_gt(n_guesses, 0);
             ck_assert_int_eq(n_append, most);
             world_close(&w);
@@ -136,7 +138,7 @@ static int record_ks(enum strategy strategy, int n_others, int *ks, int n_max)
             for (int i = 0; i < w.plan.n_lanes; i++) {
                 bool is_it = w.plan.lanes[i].seq == seq;
                 int k = w.plan.lanes[i].k;
-                world_commit(&w, &w.plan.lanes[i], is_it ? world_least(n_accepted, k) : 0);
+                world_commit(&w, &w.plan.lanes[i], is_it ? least(n_accepted, k) : 0);
             }
             w.plan.n_lanes = 0;
             n++;

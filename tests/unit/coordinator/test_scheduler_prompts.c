@@ -3,6 +3,8 @@
  * draft reads of them. */
 #include "tests/support/scheduler_plans.h"
 
+#include "base/least.h"
+
 /* ---- the room of a step ---- */
 
 START_TEST(long_prompts_take_at_most_the_room_beside_decoding_lanes)
@@ -146,7 +148,7 @@ START_TEST(short_prompts_that_keep_coming_delay_long_ones_to_twice_their_time)
     for (int n = 1; !has_begun(second); n++) {
         add(40, 1, STRATEGY_FIXED, 0);
         round_of_least_room();
-        ck_assert_int_ge(first->n_target_kv, world_least(FIRST, n * HALF));
+        ck_assert_int_ge(first->n_target_kv, least(FIRST, n * HALF));
         ck_assert_int_le(n, (FIRST + SECOND) / HALF);
     }
     ck_assert_int_ge(w.n_ended, FIRST / 40); /* and the short ones do not wait for them */
@@ -185,7 +187,7 @@ START_TEST(prompts_longer_than_an_even_share_do_not_wait_for_a_long_one)
         while (n_begun < N && has_begun(seqs[n_begun])) {
             n_begun++;
         }
-        ck_assert_int_ge(n_begun, world_least(N, n * HALF / LENGTH));
+        ck_assert_int_ge(n_begun, least(N, n * HALF / LENGTH));
     }
     ck_assert(!has_begun(first));
     world_close(&w);
@@ -209,7 +211,7 @@ START_TEST(many_short_prompts_begin_step_by_step)
         while (n_begun < N && has_begun(seqs[n_begun])) {
             n_begun++;
         }
-        ck_assert_int_ge(n_begun, world_least(N, n * 64 / LENGTH));
+        ck_assert_int_ge(n_begun, least(N, n * 64 / LENGTH));
         ck_assert_int_le(n_begun, n * 88 / LENGTH);
     }
     world_close(&w);

@@ -4,6 +4,7 @@
  * plan is checked by tests/support/scheduler_world.h with each of them. */
 #include <math.h>
 
+#include "base/least.h"
 #include "coordinator/schedule/parts.h"
 #include "speculation/planner/times.h"
 #include "tests/support/scheduler_plans.h"
@@ -61,7 +62,7 @@ static const struct {
 
 START_TEST(as_many_rows_are_checked_as_cost_next_to_nothing)
 {
-    int n = costs[_i].n_lanes, least = WINDOW, most = 0;
+    int n = costs[_i].n_lanes, lowest = WINDOW, highest = 0;
     begin_texts(&no_draft, "lookahead", n);
     teach_steps(STEP_US, costs[_i].row_us);
     int n_windows = plan_windows();
@@ -70,10 +71,10 @@ START_TEST(as_many_rows_are_checked_as_cost_next_to_nothing)
     for (int i = 0; i < n; i++) {
         const struct lane_plan *lane = &w.plan.lanes[i];
         ck_assert(lane->window == (lane->n_window > 0 ? drafters_extra_rows(&w.drafters) : NULL));
-        least = world_least(least, lane->n_window);
-        most = world_most(most, lane->n_window);
+        lowest = least(lowest, lane->n_window);
+        highest = most(highest, lane->n_window);
     }
-    ck_assert_int_le(most, world_least(least + 1, WINDOW));
+    ck_assert_int_le(highest, least(lowest + 1, WINDOW));
     world_close(&w);
 }
 END_TEST

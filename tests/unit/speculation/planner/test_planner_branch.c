@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/least.h"
 #include "speculation/planner/planner.h"
 #include "tests/support/check_util.h"
 #include "tests/support/planner_noise.h"
@@ -65,11 +66,6 @@ static void play(const struct world *w, int *n_drafted, int *n_found)
         *n_drafted += drafted;
         *n_found += is_found;
     }
-}
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
 }
 
 /* Tokens that a lane commits: those of the longer path, and one more. */
