@@ -48,8 +48,11 @@ static const char doc[] =
 
 static int prepare(struct count *c, int argc, char **argv, struct error *err)
 {
-    const struct option_program program = {
-        .args_doc = "FILE...", .doc = doc, .parts = {{rows, c, NULL}}, .take = take_file};
+    const struct option_program program = {.variables = "OUTRIDER_COUNT_",
+                                           .args_doc = "FILE...",
+                                           .doc = doc,
+                                           .parts = {{rows, c, NULL}},
+                                           .take = take_file};
     int rc = 0;
     TRY(mem_array(&c->files, (size_t)argc, sizeof *c->files, err));
     TRY(option_program_parse(&program, argc, argv, err));

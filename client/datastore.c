@@ -45,8 +45,11 @@ static const char build_doc[] =
 
 static int prepare(struct build *b, int argc, char **argv, struct error *err)
 {
-    const struct option_program program = {
-        .args_doc = "FILE...", .doc = build_doc, .parts = {{rows, b, NULL}}, .take = take_file};
+    const struct option_program program = {.variables = "OUTRIDER_DATASTORE_BUILD_",
+                                           .args_doc = "FILE...",
+                                           .doc = build_doc,
+                                           .parts = {{rows, b, NULL}},
+                                           .take = take_file};
     int rc = 0;
     TRY(mem_array(&b->files, (size_t)argc, sizeof *b->files, err));
     TRY(option_program_parse(&program, argc, argv, err));

@@ -33,6 +33,7 @@ static const char doc[] =
 static int prepare(struct describe *d, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {
+        .variables = "OUTRIDER_DESCRIBE_",
         .name = "describe",
         .doc = doc,
         .parts = {{rows, d, NULL}, {connection_rows, &d->connection, NULL}}};

@@ -44,8 +44,11 @@ static const char doc[] = "Prints the text of IDS: numbers separated by commas o
 
 static int prepare(struct detokenize *d, int argc, char **argv, struct error *err)
 {
-    const struct option_program program = {
-        .args_doc = "[IDS]", .doc = doc, .parts = {{rows, d, NULL}}, .take = take_word};
+    const struct option_program program = {.variables = "OUTRIDER_DETOKENIZE_",
+                                           .args_doc = "[IDS]",
+                                           .doc = doc,
+                                           .parts = {{rows, d, NULL}},
+                                           .take = take_word};
     int rc = 0;
     TRY(option_program_parse(&program, argc, argv, err));
     if (!d->model) return error_set(err, ERR_ARGUMENT, "--model FOLDER is missing");

@@ -57,8 +57,11 @@ static const char doc[] =
 
 static int prepare(struct exporting *e, int argc, char **argv, struct error *err)
 {
-    const struct option_program program = {
-        .args_doc = "MODEL DIR", .doc = doc, .parts = {{rows, e, NULL}}, .take = take_word};
+    const struct option_program program = {.variables = "OUTRIDER_EXPORT_",
+                                           .args_doc = "MODEL DIR",
+                                           .doc = doc,
+                                           .parts = {{rows, e, NULL}},
+                                           .take = take_word};
     int rc = option_program_parse(&program, argc, argv, err);
     if (rc) return rc;
     if (e->folder) return 0;

@@ -105,7 +105,8 @@ static int check_command(const struct generate_options *o, struct error *err)
 
 int generate_options_parse(struct generate_options *o, int argc, char **argv, struct error *err)
 {
-    const struct option_program program = {.args_doc = "[PROMPT]",
+    const struct option_program program = {.variables = "OUTRIDER_GENERATE_",
+                                           .args_doc = "[PROMPT]",
                                            .doc = doc,
                                            .parts = {{rows, o, NULL},
                                                      {request_rows, o, NULL},

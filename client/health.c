@@ -40,6 +40,7 @@ static const char doc[] =
 static int prepare(struct health *h, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {
+        .variables = "OUTRIDER_HEALTH_",
         .name = "health",
         .doc = doc,
         .parts = {{rows, h, NULL}, {connection_rows, &h->connection, NULL}}};

@@ -171,6 +171,7 @@ out:
 static int add_main(int argc, char **argv)
 {
     struct option_program program = {
+        .variables = "OUTRIDER_KEY_ADD_",
         .args_doc = "FILE NAME",
         .doc = "Makes an API key for NAME, prints it, and writes into FILE what it is known "
                "by.\v" CLIENT_STATUS_DOC,

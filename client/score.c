@@ -63,6 +63,7 @@ static const char doc[] =
 static int prepare(struct score *s, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {
+        .variables = "OUTRIDER_SCORE_",
         .args_doc = "[TEXT]",
         .doc = doc,
         .parts = {{rows, s, NULL}, {connection_rows, &s->connection, NULL}},

@@ -356,7 +356,8 @@ static void close_coordinator(void *arg)
 int main(int argc, char **argv)
 {
     static struct arguments args = {.options = {.n_draft = -1}};
-    const struct option_program options = {.doc =
+    const struct option_program options = {.variables = "OUTRIDER_COORDINATOR_",
+                                           .doc =
                                                "Serves a target model with speculative decoding.",
                                            .parts = {{rows, &args, check_options},
                                                      {backend_rows, &args.options.backend, NULL},

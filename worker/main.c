@@ -212,6 +212,7 @@ int main(int argc, char **argv)
 {
     static struct arguments args;
     const struct option_program options = {
+        .variables = "OUTRIDER_WORKER_",
         .doc = "Serves one tensor-parallel rank of the target model.",
         .parts = {{rows, &args, finish_options},
                   {backend_rows, &args.options.backend, NULL},

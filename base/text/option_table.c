@@ -4,6 +4,7 @@
 
 #include <argp.h>
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +87,7 @@ static int read_bool(const struct option_row *row, void *field, const char *opti
 {
     static const char *const words[] = {"off", "on"};
     int word = 1;
-    if (row->value && options_word(&word, option, text, words, 2, err)) return ERR_ARGUMENT;
+    if (text && options_word(&word, option, text, words, 2, err)) return ERR_ARGUMENT;
     *(bool *)field = (word == 1) != row->is_inverted;
     return 0;
 }
@@ -136,14 +137,22 @@ static int read_value(const struct option_row *row, char *fields, const char *op
     return error_set(err, ERR_ARGUMENT, "%s has no field", option);
 }
 
+/* Takes what was given, and not the default. text: NULL for a flag of the command line. */
+static int take_given(const struct option_row *row, char *fields, const char *option,
+                      const char *text, struct error *err)
+{
+    int rc = read_value(row, fields, option, text, err);
+    bool is_off = row->kind == OPTION_BOOL && !*(bool *)(fields + row->field);
+    if (!rc && row->also && !is_off) *(bool *)(fields + row->also) = true;
+    return rc;
+}
+
 static int take_value(const struct option_row *row, char *fields, const char *text,
                       struct error *err)
 {
     char name[NAME_BYTES];
     snprintf(name, sizeof name, "--%s", row->name);
-    int rc = read_value(row, fields, name, text, err);
-    if (!rc && row->also) *(bool *)(fields + row->also) = true;
-    return rc;
+    return take_given(row, fields, name, text, err);
 }
 
 /* The default of the row, or NULL. */
@@ -167,15 +176,48 @@ static int store_standards(const struct reader *reader, struct error *err)
     return 0;
 }
 
+/* "OUTRIDER_WORKER_KV_TOKENS" */
+static void write_variable(const char *prefix, const char *name, char out[NAME_BYTES])
+{
+    snprintf(out, NAME_BYTES, "%s%s", prefix, name);
+    for (char *at = out; *at; at++)
+        *at = *at == '-' ? '_' : (char)toupper((unsigned char)*at);
+}
+
+static bool is_set(const char *variable)
+{
+    const char *text = getenv(variable);
+    return text && *text;
+}
+
 static int read_environment(const struct reader *reader, struct error *err)
 {
+    const char *prefix = reader->program->variables;
     for (int i = 0; i < reader->n; i++) {
         const struct entry *entry = &reader->entries[i];
         const char *variable = entry->row->variable;
-        const char *text = variable && !entry->is_given ? getenv(variable) : NULL;
+        char own[NAME_BYTES];
         int rc = 0;
-        if (text && *text) rc = read_value(entry->row, entry->fields, variable, text, err);
+        if (prefix) write_variable(prefix, entry->row->name, own);
+        if (prefix && is_set(own)) variable = own;
+        if (variable && is_set(variable) && !entry->is_given) {
+            rc = take_given(entry->row, entry->fields, variable, getenv(variable), err);
+        }
         if (rc) return rc;
+    }
+    return 0;
+}
+
+int option_rows_words(const struct option_row *rows, const char *word)
+{
+    for (const struct option_row *row = rows; !is_end(row); row++) {
+        if (!row->name) continue;
+        size_t len = strlen(row->name);
+        bool is_long = word[0] == '-' && word[1] == '-' && strncmp(word + 2, row->name, len) == 0;
+        if (is_long && word[2 + len] == '=') return 1;
+        if (is_long && !word[2 + len]) return row->value ? 2 : 1;
+        bool is_letter = row->letter && word[0] == '-' && word[1] == row->letter;
+        if (is_letter) return row->value && !word[2] ? 2 : 1;
     }
     return 0;
 }
@@ -296,12 +338,31 @@ static char *fill_title(const struct reader *reader, const char *text)
     return strdup(text);
 }
 
+/* Says after the help how the environment gives options, with one of them as an example. */
+static char *write_variables_help(const struct reader *reader)
+{
+    static const char text[] = "Options can be given in the environment, too, such as %s for --%s; "
+                               "flags are on or off there. The command line goes first.";
+    const struct option_row *row = NULL;
+    char variable[NAME_BYTES];
+    for (int i = 0; i < reader->n && !row; i++) {
+        if (reader->entries[i].row->value) row = reader->entries[i].row;
+    }
+    if (!row || !reader->program->variables) return NULL;
+    write_variable(reader->program->variables, row->name, variable);
+    size_t size = sizeof text + strlen(variable) + strlen(row->name);
+    char *filled = malloc(size);
+    if (filled) snprintf(filled, size, text, variable, row->name);
+    return filled;
+}
+
 /* argp frees what it gets. */
 static char *fill_help(int key, const char *text, void *input)
 {
     struct reader *reader = input;
     const struct entry *entry = find_key(reader, key);
     char standard[2 * NAME_BYTES + 40];
+    if (key == ARGP_KEY_HELP_EXTRA) return write_variables_help(reader);
     if (!text) return NULL;
     if (!entry) return fill_title(reader, text);
     char *filled = fill_names(entry->row, text);

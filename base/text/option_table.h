@@ -77,8 +77,13 @@ struct option_part {
 enum { OPTION_PARTS_MAX = 24 };
 
 struct option_program {
-    const char *name;           /* of a command, for the refusal of words; or NULL */
-    const char *doc, *args_doc; /* of argp */
+    const char *name; /* of a command, for the refusal of words; or NULL */
+    /* "OUTRIDER_WORKER_": with this and its name in capitals, a variable of the environment gives
+     * each option, before that of its row; flags are "on" or "off" there. NULL: none does.
+     * Kubernetes sets variables of the services of a namespace, so no option may be called port or
+     * begin with "service-" or "port-". */
+    const char *variables;
+    const char *doc, *args_doc;                 /* of argp */
     struct option_part parts[OPTION_PARTS_MAX]; /* up to the first without rows */
     /* Takes a word that is no option, with the fields of the first part; NULL: there are none. */
     int (*take)(void *fields, char *word, struct error *err);
@@ -89,6 +94,10 @@ struct option_program {
  * finish. */
 int option_program_parse(const struct option_program *program, int argc, char **argv,
                          struct error *err);
+
+/* How many words of a command line the row that `word` names takes: 1, or 2 where its value is the
+ * next word; 0 where it names none. For programs that pass other options on. */
+int option_rows_words(const struct option_row *rows, const char *word);
 
 /* Stores the value of the one row of this name or letter, which must be one that takes a value.
  * Errors: ERR_NOT_FOUND there is no such row; ERR_ARGUMENT. */

@@ -135,7 +135,8 @@ static void set_defaults(struct bench_options *o)
 
 int bench_options_parse(struct bench_options *o, int argc, char **argv, struct error *err)
 {
-    const struct option_program program = {.name = "bench",
+    const struct option_program program = {.variables = "OUTRIDER_BENCH_",
+                                           .name = "bench",
                                            .doc = doc,
                                            .parts = {{rows, o, NULL},
                                                      {request_rows, &o->base.generate, NULL},

@@ -110,6 +110,7 @@ int jobs_list_main(int argc, char **argv)
     struct error err;
     struct list l = {.limit = LIST_MAX};
     const struct option_program program = {
+        .variables = "OUTRIDER_JOBS_LIST_",
         .name = "list",
         .doc = list_doc,
         .parts = {{list_rows, &l, NULL}, {connection_rows, &l.connection, NULL}}};
@@ -182,6 +183,7 @@ int jobs_cancel_main(int argc, char **argv)
     struct error err;
     struct cancel c = {0};
     const struct option_program program = {
+        .variables = "OUTRIDER_JOBS_CANCEL_",
         .args_doc = "ID...",
         .doc = cancel_doc,
         .parts = {{cancel_rows, &c, NULL}, {connection_rows, &c.connection, NULL}},

@@ -124,6 +124,7 @@ out:
 static int prepare(struct submit *s, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {
+        .variables = "OUTRIDER_JOBS_SUBMIT_",
         .args_doc = "FILE",
         .doc = doc,
         .parts = {{rows, s, NULL}, {connection_rows, &s->connection, NULL}},

@@ -49,6 +49,7 @@ static const char doc[] = "Shows the text of the job ID up to now, and then as i
 static int prepare(struct watch *w, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {
+        .variables = "OUTRIDER_JOBS_WATCH_",
         .args_doc = "ID",
         .doc = doc,
         .parts = {{rows, w, NULL}, {connection_rows, &w->connection, NULL}},

@@ -52,8 +52,11 @@ static const char doc[] =
 
 static int prepare(struct link_command *c, int argc, char **argv, struct error *err)
 {
-    const struct option_program program = {
-        .args_doc = "[ADDRESS...]", .doc = doc, .parts = {{rows, c, NULL}}, .take = take_address};
+    const struct option_program program = {.variables = "OUTRIDER_LINK_",
+                                           .args_doc = "[ADDRESS...]",
+                                           .doc = doc,
+                                           .parts = {{rows, c, NULL}},
+                                           .take = take_address};
     int rc = option_program_parse(&program, argc, argv, err);
     if (rc) return rc;
     if (!c->serve == !c->n_addresses) {

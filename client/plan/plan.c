@@ -69,7 +69,9 @@ static int check_cluster(const struct planning *p, struct error *err)
 static int prepare(struct planning *p, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {
-        .doc = doc, .parts = {{option_rows, p, NULL}, {connection_rows, &p->connection, NULL}}};
+        .variables = "OUTRIDER_PLAN_",
+        .doc = doc,
+        .parts = {{option_rows, p, NULL}, {connection_rows, &p->connection, NULL}}};
     int rc = 0;
     *p = (struct planning){.alpha = -1, .c = -1, .c_ops = -1, .row = -1, .rtt = -1};
     TRY(option_program_parse(&program, argc, argv, err));

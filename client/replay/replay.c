@@ -75,8 +75,11 @@ static const char doc[] =
 
 static int prepare(struct replay *r, int argc, char **argv, struct error *err)
 {
-    const struct option_program program = {
-        .args_doc = "FILE...", .doc = doc, .parts = {{rows, r, NULL}}, .take = take_file};
+    const struct option_program program = {.variables = "OUTRIDER_REPLAY_",
+                                           .args_doc = "FILE...",
+                                           .doc = doc,
+                                           .parts = {{rows, r, NULL}},
+                                           .take = take_file};
     int rc = 0;
     TRY(mem_array(&r->files, (size_t)argc, sizeof *r->files, err));
     TRY(option_program_parse(&program, argc, argv, err));

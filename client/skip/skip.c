@@ -114,6 +114,7 @@ static int check(const struct skipping *s, struct error *err)
 static int prepare(struct skipping *s, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {
+        .variables = "OUTRIDER_SKIP_",
         .args_doc = "MODEL",
         .doc = doc,
         .parts = {{rows, s, NULL}, {backend_rows, &s->backend, NULL}},

@@ -71,7 +71,8 @@ def argp_section(name, command):
         heading = re.match(r"^ (\S.*:)$", line)
         found = ARGP_OPTION.match(line)
         if heading:
-            section += [*(table(rows) if rows else []), "", heading[1], ""]
+            section += [*table(rows), ""] if rows else []
+            section += [heading[1], ""]
             rows = []
         elif found and found[2] not in EVERYWHERE:
             rows.append(found.groups())

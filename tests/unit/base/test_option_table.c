@@ -95,6 +95,7 @@ static int parse(struct fields *f, const char *const *words, struct error *err)
     const struct option_program program = {
         .doc = "Tests.",
         .args_doc = "WORD",
+        .variables = "TEST_OWN_",
         .parts = {{rows, f, finish_own}, {more_rows, f, NULL}},
         .take = take,
     };
@@ -184,6 +185,57 @@ START_TEST(a_wrong_value_of_the_environment_names_the_variable)
 }
 END_TEST
 
+/* Parses as a program with `rows` whose variables begin with TEST_OPTION_. */
+static int parse_environment(struct fields *f, char *word, struct error *err)
+{
+    static char name[] = "p";
+    char *argv[] = {name, word, NULL};
+    const struct option_program program = {.variables = "TEST_OPTION_",
+                                           .parts = {{rows, f, NULL}, {more_rows, f, NULL}}};
+    *f = (struct fields){0};
+    return option_program_parse(&program, word ? 2 : 1, argv, err);
+}
+
+START_TEST(every_option_has_a_variable)
+{
+    struct error err;
+    struct fields f;
+    char word[] = "--queue=3";
+    setenv("TEST_OPTION_QUEUE", "7", 1);
+    setenv("TEST_OPTION_SEED", "8", 1);
+    setenv("TEST_OPTION_LOUD", "on", 1);
+    setenv("TEST_OPTION_ADD", "2", 1);
+    CHECK_OK(parse_environment(&f, NULL, &err));
+    ck_assert(f.queue == 7 && f.seed == 8 && f.has_seed && f.is_loud && f.sum == 2);
+    CHECK_OK(parse_environment(&f, word, &err));
+    ck_assert_int_eq(f.queue, 3);
+    setenv("TEST_OPTION_LOUD", "off", 1);
+    CHECK_OK(parse_environment(&f, NULL, &err));
+    ck_assert(!f.is_loud);
+    setenv("TEST_OPTION_LOUD", "1", 1);
+    CHECK_ERR(parse_environment(&f, NULL, &err), ERR_ARGUMENT,
+              "TEST_OPTION_LOUD: '1' is not one of off or on");
+    unsetenv("TEST_OPTION_QUEUE");
+    unsetenv("TEST_OPTION_SEED");
+    unsetenv("TEST_OPTION_LOUD");
+    unsetenv("TEST_OPTION_ADD");
+}
+END_TEST
+
+START_TEST(words_of_other_programs_are_told_from_own_ones)
+{
+    ck_assert_int_eq(option_rows_words(rows, "--queue=4"), 1);
+    ck_assert_int_eq(option_rows_words(rows, "--queue"), 2);
+    ck_assert_int_eq(option_rows_words(rows, "-q"), 2);
+    ck_assert_int_eq(option_rows_words(rows, "-q4"), 1);
+    ck_assert_int_eq(option_rows_words(rows, "--loud"), 1);
+    ck_assert_int_eq(option_rows_words(rows, "--queues"), 0);
+    ck_assert_int_eq(option_rows_words(rows, "--que"), 0);
+    ck_assert_int_eq(option_rows_words(rows, "queue"), 0);
+    ck_assert_int_eq(option_rows_words(rows, ""), 0);
+}
+END_TEST
+
 START_TEST(an_old_name_works_and_is_not_shown)
 {
     struct error err;
@@ -249,6 +301,7 @@ START_TEST(the_help_has_titles_with_examples_and_says_each_default_once)
         "Doors:",
         "cpu0 or cpu1, in this order\n",
         "where; default TEST_OPTION_LISTEN from the environment, or here\n",
+        "such as TEST_OWN_PLAIN for --plain;",
     };
     static char text[1 << 16];
     read_help(text, sizeof text);
@@ -270,6 +323,8 @@ int main(void)
     tcase_add_test(cases, defaults_are_stored_and_the_environment_is_behind_the_command_line);
     tcase_add_test(cases, a_wrong_value_is_refused_in_one_sentence);
     tcase_add_test(cases, a_wrong_value_of_the_environment_names_the_variable);
+    tcase_add_test(cases, every_option_has_a_variable);
+    tcase_add_test(cases, words_of_other_programs_are_told_from_own_ones);
     tcase_add_test(cases, an_old_name_works_and_is_not_shown);
     tcase_add_test(cases, a_row_is_set_by_its_name_or_letter);
     tcase_add_test(cases, the_help_has_titles_with_examples_and_says_each_default_once);
