@@ -3,6 +3,7 @@
  * second later, before they have drained. As process 1 it also takes the processes that others
  * left. The container's supervisor starts a group again that has ended; deploy/mpirun/group does so
  * by itself. */
+#include <argp.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -15,30 +16,14 @@
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "base/system/program.h"
 #include "base/system/topology.h"
-#include "base/text/options.h"
 #include "launch/children.h"
 #include "launch/scratch.h"
 
-enum { USAGE = 2, STATUS_OF_SIGNAL = 128, NOT_STARTED = 127, LOOK_MS = 100 };
+const char *argp_program_version = "outrider-group " OUTRIDER_VERSION;
 
-static const char help[] =
-    "Usage: outrider-group [OPTION...] [OPTION of outrider-worker...]\n"
-    "Runs the ranks of a group under mpirun, as one process of a container.\n"
-    "\n"
-    "  -T, --ranks=N              ranks; default 1, which needs no mpirun\n"
-    "      --hosts=FILE           mpirun's host file; default OMPI_MCA_orte_default_hostfile\n"
-    "  -?, --help                 Give this help list\n"
-    "  -V, --version              Print program version\n"
-    "\n"
-    "MPIRUN_FLAGS in the environment holds further arguments for mpirun. SIGTERM drains the "
-    "ranks;\n"
-    "a second one ends them at once. Exit status: that of mpirun, 0 when all ranks ended with 0;\n"
-    "143 after SIGTERM where ranks run on other hosts, so that a supervisor starts the group "
-    "again;\n"
-    "78 where no start can succeed, because the model is missing, is not supported or does not "
-    "fit\n"
-    "so many ranks.\n";
+enum { USAGE = 2, STATUS_OF_SIGNAL = 128, NOT_STARTED = 127, LOOK_MS = 100 };
 
 struct launch {
     int n_ranks;
@@ -77,50 +62,54 @@ static void add_all(struct launch *launch, const char *const *arguments)
         add(launch, *arguments);
 }
 
-/* The value of option `name` at argv[*at], which may follow a = or be the next word; NULL when it
- * is another option. */
-static const char *option_value(char **argv, int *at, const char *name)
+#define FIELD(member) OPTION_FIELD(struct launch, member)
+
+static const struct option_row rows[] = {
+    {"ranks", 'T', "N", FIELD(n_ranks), .least = 1, .most = RANKS_MAX, .standard_int = 1,
+     .help = "ranks; one needs no mpirun"},
+    {"hosts", 0, "FILE", FIELD(hosts), .variable = "OMPI_MCA_orte_default_hostfile",
+     .help = "mpirun's host file"},
+    {0},
+};
+
+static const char doc[] =
+    "Runs the ranks of a group under mpirun, as one process of a container.\v"
+    "MPIRUN_FLAGS in the environment holds further arguments for mpirun. SIGTERM drains the ranks; "
+    "a second one ends them at once. Exit status: that of mpirun, 0 when all ranks ended with 0; "
+    "143 after SIGTERM where ranks run on other hosts, so that a supervisor starts the group "
+    "again; 78 where no start can succeed, because the model is missing, is not supported or does "
+    "not fit so many ranks.\n";
+
+static bool is_about_program(const char *word)
 {
-    size_t len = strlen(name);
-    const char *word = argv[*at];
-    if (strncmp(word, name, len) != 0) return NULL;
-    if (word[len] == '=') return word + len + 1;
-    if (word[len] && len == 2) return word + len; /* -T4 */
-    if (word[len]) return NULL;
-    if (!argv[*at + 1]) fail_usage(name, " needs a value");
-    return argv[++*at];
+    static const char *const words[] = {"--help", "-?", "-h", "--version", "-V"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(word, words[i]) == 0) return true;
+    }
+    return false;
 }
 
-static void parse_ranks(struct launch *launch, const char *text)
+/* Reads our options; all others are the worker's, in their order. A letter may have its value after
+ * a =, which argp does not know. own: [2 * argc + 1]; rest: [argc + 1] */
+static void parse(struct launch *launch, char **argv, char **own, char **rest)
 {
-    struct error err;
-    if (options_int(&launch->n_ranks, "--ranks", text, 1, RANKS_MAX, &err)) {
-        fail_usage(err.text, "");
+    const struct option_program program = {.variables = "OUTRIDER_GROUP_",
+                                           .args_doc = "[OPTION of outrider-worker...]",
+                                           .doc = doc,
+                                           .parts = {{rows, launch, NULL}}};
+    static char letter[] = "-T";
+    int n_own = 0;
+    own[n_own++] = argv[0];
+    for (char **word = argv + 1; *word; word++) {
+        int n_words = is_about_program(*word) ? 1 : option_rows_words(rows, *word);
+        if (n_words == 2 && !word[1]) fail_usage(*word, " needs a value");
+        bool has_letter = n_words == 1 && (*word)[1] != '-' && (*word)[2] == '=';
+        if (n_words == 0) *rest++ = *word;
+        if (n_words > 0) own[n_own++] = has_letter ? letter : *word;
+        if (has_letter) own[n_own++] = *word + 3;
+        if (n_words == 2) own[n_own++] = *++word;
     }
-}
-
-/* Reads our options; all others are the worker's, in their order. */
-static void parse(struct launch *launch, char **argv, char **rest)
-{
-    const char *value;
-    for (int at = 1; argv[at]; at++) {
-        if (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-?") == 0 ||
-            strcmp(argv[at], "-h") == 0) {
-            fputs(help, stdout);
-            exit(0);
-        } else if (strcmp(argv[at], "--version") == 0 || strcmp(argv[at], "-V") == 0) {
-            puts("outrider-group " OUTRIDER_VERSION);
-            exit(0);
-        } else if ((value = option_value(argv, &at, "--ranks")) != NULL ||
-                   (value = option_value(argv, &at, "-T")) != NULL) {
-            parse_ranks(launch, value);
-        } else if ((value = option_value(argv, &at, "--hosts")) != NULL) {
-            launch->hosts = value;
-        } else {
-            *rest++ = argv[at];
-        }
-    }
-    *rest = NULL;
+    program_options(&program, n_own, own);
 }
 
 /* Ranks that wait in a collective spin, so they must yield where there are not enough CPUs for all
@@ -215,10 +204,11 @@ static char *copy_text(const char *text)
 static void make_command(struct launch *launch, int argc, char **argv)
 {
     char *flags = copy_text(getenv("MPIRUN_FLAGS"));
+    char **own = calloc(2 * (size_t)argc + 1, sizeof *own);
     char **rest = calloc((size_t)argc + 1, sizeof *rest);
     launch->arguments = calloc((size_t)argc + strlen(flags) + 64, sizeof *launch->arguments);
-    if (!rest || !launch->arguments) fail_start("mpirun");
-    parse(launch, argv, rest);
+    if (!own || !rest || !launch->arguments) fail_start("mpirun");
+    parse(launch, argv, own, rest);
     find_worker(launch);
     if (launch->n_ranks > 1 || launch->hosts) {
         add_mpirun(launch);
@@ -303,9 +293,7 @@ static int watch(struct launch *launch, const sigset_t *signals)
 
 int main(int argc, char **argv)
 {
-    static struct launch launch = {.n_ranks = 1};
-    const char *hosts = getenv("OMPI_MCA_orte_default_hostfile");
-    if (hosts && *hosts) launch.hosts = hosts;
+    static struct launch launch;
     make_command(&launch, argc, argv);
     if (launch.n_ranks == 1 && !launch.hosts) {
         execv(launch.worker, launch.arguments);

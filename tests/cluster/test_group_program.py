@@ -105,9 +105,13 @@ class GroupProgram(unittest.TestCase):
             self.assertEqual(group.workers.wait(10), 0)
 
     def test_wrong_options_are_refused(self):
-        for options, text in ((["--ranks", "0"], "--ranks"), (["--ranks"], "--ranks needs a value"),
-                              (["-T=many"], "--ranks: 'many'")):
+        for options, ranks, text in ((["--ranks", "0"], "", "--ranks"),
+                                     (["--ranks"], "", "--ranks needs a value"),
+                                     (["-T=many"], "2", "--ranks: 'many'"),
+                                     ([], "many", "OUTRIDER_GROUP_RANKS: 'many'"),
+                                     (["-T=1", "--slots=many"], "2", "worker: --slots: 'many'")):
             done = subprocess.run([PROGRAM, *options], capture_output=True, encoding="utf-8",
+                                  env={**os.environ, "OUTRIDER_GROUP_RANKS": ranks},
                                   stdin=subprocess.DEVNULL, timeout=10, check=False)
             self.assertEqual(done.returncode, 2)
             self.assertIn(text, done.stderr)
