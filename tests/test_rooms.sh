@@ -11,7 +11,7 @@
 #     mpi.h; only worker/group.c, coordinator/main.c, comm/ and tests include comm/comm_mpi.h; only
 #     comm/comm_nccl.c, model/backend/cuda/, bench/cuda_ceilings.cu and the emulator in
 #     tests/emulate include CUDA or NCCL; in coordinator/ only doors, target.c and discovery.c
-#     include rpc/, and only doors include grpc_outlet.h, so that the engine cannot learn of
+#     include rpc/, and only doors include grpc_stream.h, so that the engine cannot learn of
 #     gRPC
 #   4 nobody below main ends the process, but for a group's abort, the process's own clock and
 #     base/system/program.c, the part of main that the servers share
@@ -164,9 +164,9 @@ function check_library(path) {
         name != "coordinator/discovery/discovery.c") {
         fail("in coordinator/ only doors, target.c and discovery.c include " path)
     }
-    if (path == "coordinator/grpc/grpc_outlet.h" && folder != "tests" &&
+    if (path == "coordinator/grpc/grpc_stream.h" && folder != "tests" &&
         name !~ /^coordinator\/grpc\/[a-z_]+\.[ch]$/) {
-        fail("only the gateway and grpc_outlet.c include " path)
+        fail("only the gateway and grpc_stream.c include " path)
     }
     if (path ~ /^mpi(-ext)?\.h$/ && name != "comm/comm_mpi.c") {
         fail("only comm/comm_mpi.c includes " path)
@@ -448,14 +448,14 @@ try_rule_3() {
     for name in engine/engine.c engine/engine.h round/round.c target/target.h coordinator.c \
         draft/a.c; do
         echo '#include "rpc/client.h"' | refuses coordinator/$name 1
-        echo '#include "coordinator/grpc/grpc_outlet.h"' | refuses coordinator/$name 1
+        echo '#include "coordinator/grpc/grpc_stream.h"' | refuses coordinator/$name 1
     done
-    echo '#include "coordinator/grpc/grpc_outlet.h"' | refuses coordinator/target/target.c 1
+    echo '#include "coordinator/grpc/grpc_stream.h"' | refuses coordinator/target/target.c 1
     for name in coordinator/target/target.c coordinator/grpc/gateway.c \
-        coordinator/grpc/grpc_outlet.h client/a.h worker/a.c; do
+        coordinator/grpc/grpc_stream.h client/a.h worker/a.c; do
         echo '#include "rpc/client.h"' | accepts $name
     done
-    echo '#include "coordinator/grpc/grpc_outlet.h"' | accepts coordinator/grpc/gateway.c
+    echo '#include "coordinator/grpc/grpc_stream.h"' | accepts coordinator/grpc/gateway.c
     for name in worker/group.c coordinator/main.c comm/comm_mpi.c tests/programs/prog_a.c; do
         echo '#include "comm/comm_mpi.h"' | accepts $name
     done

@@ -98,7 +98,7 @@ static void watch_reader(struct engine *e, struct sequence *seq, int64_t now_us)
     const struct reply *reply = seq->job->reply;
     struct error why;
     if (!reply->ops->progress) return;
-    int64_t idle_us = reader_look(&seq->reader, reply->ops->progress(reply), now_us);
+    int64_t idle_us = backpressure_look(&seq->reader, reply->ops->progress(reply), now_us);
     if (idle_us <= e->options.reader_timeout_us) return;
     error_set(&why, ERR_EXHAUSTED, "the client has not read its answer for %lld s",
               (long long)e->options.reader_timeout_us / 1000000);

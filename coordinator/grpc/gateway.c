@@ -18,14 +18,14 @@ struct gateway {
     struct rpc_server *server;
 };
 
-static int open_job(struct gateway *gw, enum job_kind kind, struct outlet *outlet, struct job **job,
-                    struct error *err)
+static int open_job(struct gateway *gw, enum job_kind kind, struct response_stream *stream,
+                    struct job **job, struct error *err)
 {
     int rc = 0;
     struct job *made = NULL;
     *job = NULL;
     TRY(job_open(&made, kind, err));
-    TRY(sent_reply_open(&made->reply, outlet, gw->options.sender, err));
+    TRY(sent_reply_open(&made->reply, stream, gw->options.sender, err));
     *job = made;
     made = NULL;
 out:
@@ -40,7 +40,7 @@ static int generate(struct intake_task *task, struct error *err)
     int rc = 0;
     TRY(generate_request_decode(task->message.data, task->message.len, &task->arena, &request,
                                 err));
-    TRY(open_job(task->state, JOB_GENERATE, task->outlet, &job, err));
+    TRY(open_job(task->state, JOB_GENERATE, task->stream, &job, err));
     TRY(job_hold_grant(job, task->grant, err));
     TRY(admission_fill_generate(task->admission, job, &request, err));
     rc = intake_submit_take(task, job, err);
@@ -56,7 +56,7 @@ static int score(struct intake_task *task, struct error *err)
     struct job *job = NULL;
     int rc = 0;
     TRY(score_request_decode(task->message.data, task->message.len, &task->arena, &request, err));
-    TRY(open_job(task->state, JOB_SCORE, task->outlet, &job, err));
+    TRY(open_job(task->state, JOB_SCORE, task->stream, &job, err));
     TRY(job_hold_grant(job, task->grant, err));
     TRY(admission_fill_score(task->admission, job, &request, err));
     rc = intake_submit_take(task, job, err);
@@ -70,7 +70,7 @@ out:
 static int describe(struct intake_task *task, struct error *err)
 {
     struct job *job = NULL;
-    int rc = open_job(task->state, JOB_DESCRIBE, task->outlet, &job, err);
+    int rc = open_job(task->state, JOB_DESCRIBE, task->stream, &job, err);
     if (!rc) rc = admission_submit_take(task->admission, job, err);
     if (rc) job_free(job);
     return rc;

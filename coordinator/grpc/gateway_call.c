@@ -1,7 +1,7 @@
-/* The call becomes an outlet, and its message a task. */
+/* The call becomes a response stream, and its message a task. */
 #include "coordinator/grpc/gateway_call.h"
 
-#include "coordinator/grpc/grpc_outlet.h"
+#include "coordinator/grpc/grpc_stream.h"
 
 /* What the client's headers say of a request, for the log. */
 static void read_origin(const struct rpc_call *call, struct job_origin *origin)
@@ -20,9 +20,9 @@ void gateway_call(struct admission *admission, void *state, struct rpc_call *cal
                   intake_work_fn *work, enum gateway_way way)
 {
     struct error err;
-    struct outlet *outlet;
+    struct response_stream *stream;
     struct buffer message = {0};
-    int rc = grpc_outlet_open(&outlet, call, &err);
+    int rc = grpc_stream_open(&stream, call, &err);
     if (rc) {
         if (way == GATEWAY_JOB) admission_count_refusal(admission, rc);
         rpc_call_finish(call, rc, err.text);
@@ -30,7 +30,7 @@ void gateway_call(struct admission *admission, void *state, struct rpc_call *cal
     }
     struct intake_task task = {.admission = admission,
                                .state = state,
-                               .outlet = outlet,
+                               .stream = stream,
                                .grant = rpc_call_caller(call),
                                .work = work,
                                .makes_job = way == GATEWAY_JOB,
@@ -42,5 +42,5 @@ void gateway_call(struct admission *admission, void *state, struct rpc_call *cal
     } else {
         intake_hand_over(&task, &message);
     }
-    outlet->ops->unref(outlet);
+    stream->ops->unref(stream);
 }

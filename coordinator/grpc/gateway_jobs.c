@@ -22,10 +22,11 @@ struct gateway_jobs {
 
 /* ---- answers ---- */
 
-static int send_encoded(struct outlet *outlet, struct buffer *reply, int rc, struct error *err)
+static int send_encoded(struct response_stream *stream, struct buffer *reply, int rc,
+                        struct error *err)
 {
-    if (!rc) rc = outlet->ops->send(outlet, reply->data, reply->len, err);
-    if (!rc) outlet->ops->finish(outlet, 0, "", false);
+    if (!rc) rc = stream->ops->send(stream, reply->data, reply->len, err);
+    if (!rc) stream->ops->finish(stream, 0, "", false);
     buffer_free(reply);
     return rc;
 }
@@ -51,7 +52,7 @@ static int answer_info(struct intake_task *task, const struct job_info *info, bo
     struct buffer reply = {0};
     struct job_status status = status_of(info);
     status.existed = existed;
-    return send_encoded(task->outlet, &reply, job_status_encode(&reply, &status, err), err);
+    return send_encoded(task->stream, &reply, job_status_encode(&reply, &status, err), err);
 }
 
 /* ---- Submit ---- */
@@ -80,7 +81,7 @@ static int watch(struct intake_task *task, struct error *err)
     int rc = 0;
     TRY(watch_request_decode(task->message.data, task->message.len, &task->arena, &request, err));
     TRY(jobs_find(gj->jobs, grant_name(task->grant), request.id, &info, err));
-    TRY(job_watch_add(gj->watch, task->outlet, request.id, request.from_token, 0, err));
+    TRY(job_watch_add(gj->watch, task->stream, request.id, request.from_token, 0, err));
 out:
     return rc;
 }
@@ -98,7 +99,7 @@ static int get(struct intake_task *task, struct error *err)
     struct job_status status = status_of(&info);
     status.n_texts = answer.n;
     status.texts = answer.texts;
-    rc = send_encoded(task->outlet, &reply, job_status_encode(&reply, &status, err), err);
+    rc = send_encoded(task->stream, &reply, job_status_encode(&reply, &status, err), err);
 out:
     job_answer_free(&answer);
     return rc;
@@ -140,7 +141,7 @@ static int send_page(struct intake_task *task, const struct job_info *infos, int
     }
     if (n && !is_last) snprintf(token, sizeof token, "%" PRIu64, infos[n - 1].number);
     const struct job_list list = {.n = n, .jobs = jobs, .next_page_token = token};
-    rc = send_encoded(task->outlet, &reply, job_list_encode(&reply, &list, err), err);
+    rc = send_encoded(task->stream, &reply, job_list_encode(&reply, &list, err), err);
     free(jobs);
     return rc;
 }

@@ -27,7 +27,7 @@ static void task_free(struct intake_task *task)
 {
     give_back(task);
     arena_close(&task->arena);
-    task->outlet->ops->unref(task->outlet);
+    task->stream->ops->unref(task->stream);
     grant_release(task->grant);
     free(task);
 }
@@ -38,7 +38,7 @@ static int check_wanted(const struct intake_task *task, struct error *err)
     if (task->makes_job && groups_are_shut(task->admission->groups)) {
         return error_set(err, ERR_UNAVAILABLE, "the coordinator is shutting down");
     }
-    if (task->outlet->ops->is_cancelled(task->outlet)) {
+    if (task->stream->ops->is_cancelled(task->stream)) {
         return error_set(err, ERR_CANCELLED, "the client is gone");
     }
     int64_t now_us = clock_now_us();
@@ -62,7 +62,7 @@ out:
 static void refuse(const struct intake_task *task, const struct error *why)
 {
     if (task->makes_job) admission_count_refusal(task->admission, why->code);
-    task->outlet->ops->finish(task->outlet, why->code, why->text, false);
+    task->stream->ops->finish(task->stream, why->code, why->text, false);
 }
 
 static void run_task(void *arg)
@@ -95,7 +95,7 @@ void intake_hand_over(const struct intake_task *like, struct buffer *message)
     if (!rc) {
         *task = *like;
         task->arrived_us = clock_now_us();
-        task->outlet->ops->ref(task->outlet);
+        task->stream->ops->ref(task->stream);
         if (task->grant) grant_ref(task->grant);
         rc = start_task(task, message, &err);
         if (!rc) return;

@@ -3,18 +3,18 @@
 #pragma once
 
 #include "coordinator/job/admission.h"
-#include "coordinator/job/outlet.h"
+#include "coordinator/job/response_stream.h"
 
 struct intake_task;
 
-/* Answers a request, on a thread of the pool: makes a job whose reply finishes the outlet, or
- * finishes it itself. Errors: the outlet is finished with them. */
+/* Answers a request, on a thread of the pool: makes a job whose reply finishes the stream, or
+ * finishes it itself. Errors: the stream is finished with them. */
 typedef int intake_work_fn(struct intake_task *task, struct error *err);
 
 struct intake_task {
     struct admission *admission;
     void *state; /* of the door */
-    struct outlet *outlet;
+    struct response_stream *stream;
     struct grant *grant; /* of the key that the request came with; NULL = none */
     intake_work_fn *work;
     bool makes_job;      /* a refusal is counted as the end of one */

@@ -3,7 +3,7 @@
 
 #include "base/budget.h"
 #include "base/memory.h"
-#include "coordinator/job/reader.h"
+#include "coordinator/job/backpressure.h"
 #include "coordinator/signals/job_report.h"
 #include "model/tokenizer/tokenizer.h"
 #include "proto/generation_wire.h"
@@ -38,7 +38,7 @@ struct reply_ops {
     /* The answer ends with an error; text says what is wrong, for the client. */
     void (*fail)(struct reply *reply, int code, const char *text);
     /* What the reader has and has not read. NULL: nobody needs to wait for one. */
-    struct reader_progress (*progress)(const struct reply *reply);
+    struct backpressure_progress (*progress)(const struct reply *reply);
     /* True once nobody waits for the answer any more. The engine asks between rounds. */
     bool (*is_cancelled)(const struct reply *reply);
     /* Frees the reply; the door that made it may be closed already. */

@@ -1,4 +1,4 @@
-/* Messages on their way from the engine threads to their outlets. */
+/* Messages on their way from the engine threads to their streams. */
 #include "coordinator/job/sender.h"
 
 #include <pthread.h>
@@ -18,9 +18,9 @@ enum {
 
 /* A message, or the end of an answer with the text for the client. */
 struct item {
-    struct outlet *outlet; /* with a reference */
-    size_t begin, len;     /* in the batch's bytes */
-    int code;              /* of the end */
+    struct response_stream *stream; /* with a reference */
+    size_t begin, len;              /* in the batch's bytes */
+    int code;                       /* of the end */
     bool is_end, is_abort;
 };
 
@@ -96,26 +96,26 @@ static void free_batch(struct batch *batch)
 
 static void send_item(const struct item *item, const uint8_t *data)
 {
-    const struct outlet_ops *ops = item->outlet->ops;
+    const struct response_stream_ops *ops = item->stream->ops;
     struct error err;
     if (item->is_end) {
-        ops->finish(item->outlet, item->code, (const char *)data, item->is_abort);
+        ops->finish(item->stream, item->code, (const char *)data, item->is_abort);
     } else {
         /* A message less would go unnoticed, so the answer ends here; what follows is ignored. */
-        int rc = ops->send(item->outlet, data, item->len, &err);
-        if (rc) ops->finish(item->outlet, rc, err.text, false);
+        int rc = ops->send(item->stream, data, item->len, &err);
+        if (rc) ops->finish(item->stream, rc, err.text, false);
     }
-    ops->unref(item->outlet);
+    ops->unref(item->stream);
 }
 
 /* Everything behind something that takes long goes the same way, so that it stays in order. */
 static bool goes_to_large(const struct item *item)
 {
-    struct outlet *outlet = item->outlet;
-    if (!outlet->has_large && outlet->ops->takes_long) {
-        outlet->has_large = outlet->ops->takes_long(outlet, item->len, item->is_end);
+    struct response_stream *stream = item->stream;
+    if (!stream->has_large && stream->ops->takes_long) {
+        stream->has_large = stream->ops->takes_long(stream, item->len, item->is_end);
     }
-    return outlet->has_large;
+    return stream->has_large;
 }
 
 static void push(struct lane *lane, const struct item *item, const uint8_t *data)
@@ -127,8 +127,8 @@ static void push(struct lane *lane, const struct item *item, const uint8_t *data
     pthread_cond_signal(&lane->changed);
     pthread_mutex_unlock(&lane->lock);
     if (!rc) return;
-    item->outlet->ops->finish(item->outlet, rc, err.text, true);
-    item->outlet->ops->unref(item->outlet);
+    item->stream->ops->finish(item->stream, rc, err.text, true);
+    item->stream->ops->unref(item->stream);
 }
 
 static void send_batch(struct batch *batch, struct lane *large)
@@ -231,28 +231,28 @@ static int list(struct sender *s, const struct item *item, const void *data, str
 {
     pthread_mutex_lock(&s->quick.lock);
     int rc = add(&s->listed, item, data, err);
-    if (!rc) item->outlet->ops->ref(item->outlet);
+    if (!rc) item->stream->ops->ref(item->stream);
     pthread_mutex_unlock(&s->quick.lock);
     return rc;
 }
 
-int sender_send(struct sender *s, struct outlet *outlet, const uint8_t *data, size_t len,
+int sender_send(struct sender *s, struct response_stream *stream, const uint8_t *data, size_t len,
                 struct error *err)
 {
-    const struct item item = {.outlet = outlet, .len = len};
+    const struct item item = {.stream = stream, .len = len};
     return list(s, &item, data, err);
 }
 
-void sender_finish(struct sender *s, struct outlet *outlet, int code, const char *text,
+void sender_finish(struct sender *s, struct response_stream *stream, int code, const char *text,
                    bool is_abort)
 {
     struct error err;
-    const struct item item = {.outlet = outlet,
+    const struct item item = {.stream = stream,
                               .len = strlen(text) + 1,
                               .code = code,
                               .is_end = true,
                               .is_abort = is_abort};
-    if (list(s, &item, text, &err)) outlet->ops->finish(outlet, code, text, is_abort);
+    if (list(s, &item, text, &err)) stream->ops->finish(stream, code, text, is_abort);
 }
 
 /* What is listed by all engines leaves in order: it is sent here while the lane has nothing, and

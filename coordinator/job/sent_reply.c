@@ -5,7 +5,7 @@
 
 struct sent_reply {
     struct reply base;
-    struct outlet *outlet;
+    struct response_stream *stream;
     struct sender *sender;
 };
 
@@ -19,7 +19,7 @@ static int send_encoded(struct reply *reply, int rc, struct error *err)
 {
     const struct buffer *buffer = reply->buffer;
     if (rc) return rc;
-    return sender_send(sent(reply)->sender, sent(reply)->outlet, buffer->data, buffer->len, err);
+    return sender_send(sent(reply)->sender, sent(reply)->stream, buffer->data, buffer->len, err);
 }
 
 static int send_tokens(struct reply *reply, const struct generate_tokens *tokens, struct error *err)
@@ -55,31 +55,31 @@ static int send_description(struct reply *reply, const struct service_descriptio
 
 static void end_well(struct reply *reply)
 {
-    sender_finish(sent(reply)->sender, sent(reply)->outlet, 0, "", false);
+    sender_finish(sent(reply)->sender, sent(reply)->stream, 0, "", false);
 }
 
 /* What a client has not read is not kept for it after it was given up. */
 static void end_with_error(struct reply *reply, int code, const char *text)
 {
     bool is_abort = reply->end == JOB_END_SLOW_READER;
-    sender_finish(sent(reply)->sender, sent(reply)->outlet, code, text, is_abort);
+    sender_finish(sent(reply)->sender, sent(reply)->stream, code, text, is_abort);
 }
 
-static struct reader_progress progress(const struct reply *reply)
+static struct backpressure_progress progress(const struct reply *reply)
 {
-    const struct outlet *outlet = ((const struct sent_reply *)reply)->outlet;
-    return outlet->ops->progress(outlet);
+    const struct response_stream *stream = ((const struct sent_reply *)reply)->stream;
+    return stream->ops->progress(stream);
 }
 
 static bool is_cancelled(const struct reply *reply)
 {
-    const struct outlet *outlet = ((const struct sent_reply *)reply)->outlet;
-    return outlet->ops->is_cancelled(outlet);
+    const struct response_stream *stream = ((const struct sent_reply *)reply)->stream;
+    return stream->ops->is_cancelled(stream);
 }
 
 static void close_reply(struct reply *reply)
 {
-    sent(reply)->outlet->ops->unref(sent(reply)->outlet);
+    sent(reply)->stream->ops->unref(sent(reply)->stream);
     free(reply);
 }
 
@@ -96,15 +96,15 @@ static const struct reply_ops ops = {
     .close = close_reply,
 };
 
-int sent_reply_open(struct reply **reply, struct outlet *outlet, struct sender *sender,
+int sent_reply_open(struct reply **reply, struct response_stream *stream, struct sender *sender,
                     struct error *err)
 {
     struct sent_reply *made = NULL;
     *reply = NULL;
     int rc = mem_array(&made, 1, sizeof *made, err);
     if (rc) return rc;
-    *made = (struct sent_reply){{.ops = &ops}, outlet, sender};
-    outlet->ops->ref(outlet);
+    *made = (struct sent_reply){{.ops = &ops}, stream, sender};
+    stream->ops->ref(stream);
     *reply = &made->base;
     return 0;
 }

@@ -1,11 +1,11 @@
 /* The answer to one HTTP request: the texts of one or several jobs, as one JSON object or as
- * server-sent events, in OpenAI's form. Each job has an outlet of its own
- * (coordinator/job/outlet.h); the answer is complete when all have ended, and ends with the first
- * that fails. Locked inside. */
+ * server-sent events, in OpenAI's form. Each job has a response stream of its own
+ * (coordinator/job/response_stream.h); the answer is complete when all have ended, and ends with
+ * the first that fails. Locked inside. */
 #pragma once
 
 #include "base/budget.h"
-#include "coordinator/job/outlet.h"
+#include "coordinator/job/response_stream.h"
 #include "coordinator/job/served_model.h"
 #include "coordinator/openai/request/request.h"
 #include "http/exchange.h"
@@ -22,15 +22,15 @@ struct openai_names {
 
 struct openai_answer;
 
-/* Keeps a reference of x, and tok; the caller gets a reference of the answer, which the outlets'
+/* Keeps a reference of x, and tok; the caller gets a reference of the answer, which the streams'
  * references are, too. Errors: ERR_NO_MEMORY. */
 int openai_answer_open(struct openai_answer **answer, struct http_exchange *x,
                        const struct openai_names *names, const struct tokenizer *tok,
                        struct error *err);
 
 /* What the request as a whole is refused with goes here. */
-struct outlet *openai_answer_whole(struct openai_answer *answer);
-struct openai_answer *openai_answer_of(struct outlet *whole);
+struct response_stream *openai_answer_whole(struct openai_answer *answer);
+struct openai_answer *openai_answer_of(struct response_stream *whole);
 const char *openai_answer_name(const struct openai_answer *answer);
 /* Of idempotency, from the header; "" = none. */
 const char *openai_answer_key(const struct openai_answer *answer);
@@ -55,4 +55,4 @@ struct openai_echo {
 int openai_answer_set_echo(struct openai_answer *answer, int job, const struct openai_echo *echo,
                            struct error *err);
 /* Where job number `job` answers. */
-struct outlet *openai_answer_outlet(struct openai_answer *answer, int job);
+struct response_stream *openai_answer_stream(struct openai_answer *answer, int job);

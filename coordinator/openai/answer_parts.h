@@ -1,4 +1,4 @@
-/* The inside of an answer, for coordinator/openai/answer*.c alone: answer_outlets.c has the outlets
+/* The inside of an answer, for coordinator/openai/answer*.c alone: answer_streams.c has the streams
  * and who holds the answer, answer_text.c what messages become. */
 #pragma once
 
@@ -25,7 +25,7 @@ struct openai_choice {
 
 /* One job of the answer. */
 struct openai_part {
-    struct outlet base;
+    struct response_stream base;
     struct openai_answer *answer;
     int number;
     struct buffer echo; /* the prompt's text, until it has left; one for all of the job's texts */
@@ -33,7 +33,7 @@ struct openai_part {
 };
 
 struct openai_answer {
-    struct outlet base; /* of the request as a whole */
+    struct response_stream base; /* of the request as a whole */
     struct http_exchange *x;
     const struct tokenizer *tok;
     struct budget *budget; /* what the answer keeps is charged to */

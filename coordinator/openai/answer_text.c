@@ -8,10 +8,10 @@
 #include "coordinator/openai/internal.h"
 
 enum {
-    KEPT_BYTES = READER_BYTES, /* of each answer, that are not charged */
-    COPIES = 2,                /* of a whole answer: its buffer grows to twice of it at most */
-    ORIGIN_BYTES = 9,          /* of each token: one, and its place in a list of values */
-    WRITE_BYTES = 64 << 10     /* at a time, so that nobody waits long for the exchange */
+    KEPT_BYTES = BACKPRESSURE_BYTES, /* of each answer, that are not charged */
+    COPIES = 2,            /* of a whole answer: its buffer grows to twice of it at most */
+    ORIGIN_BYTES = 9,      /* of each token: one, and its place in a list of values */
+    WRITE_BYTES = 64 << 10 /* at a time, so that nobody waits long for the exchange */
 };
 
 /* ---- what is kept; inside the monitor ---- */

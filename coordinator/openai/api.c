@@ -80,13 +80,14 @@ static void read_origin(const struct http_exchange *x, struct job_origin *origin
     if (trace) job_origin_set_trace(origin, trace, strlen(trace));
 }
 
-static void hand_over(struct openai_api *api, struct http_exchange *x, struct outlet *outlet,
-                      void *state, intake_work_fn *work, bool makes_job)
+static void hand_over(struct openai_api *api, struct http_exchange *x,
+                      struct response_stream *stream, void *state, intake_work_fn *work,
+                      bool makes_job)
 {
     struct buffer body;
     struct intake_task task = {.admission = api->options.admission,
                                .state = state,
-                               .outlet = outlet,
+                               .stream = stream,
                                .grant = api->caller,
                                .work = work,
                                .makes_job = makes_job,
@@ -109,7 +110,7 @@ void openai_start(struct openai_api *api, struct http_exchange *x, const char *p
         openai_error_answer(x, rc, err.text, NULL);
         return;
     }
-    struct outlet *whole = openai_answer_whole(answer);
+    struct response_stream *whole = openai_answer_whole(answer);
     hand_over(api, x, whole, state, work, makes_job);
     whole->ops->unref(whole);
 }

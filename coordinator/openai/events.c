@@ -15,16 +15,16 @@ enum { ARENA_RATIO = 32, ARENA_SLACK_BYTES = 8192 };
 /* Used by the thread that begins it and then by that of those who watch alone, but for references
  * and what progress asks. */
 struct events {
-    struct outlet base;
+    struct response_stream base;
     struct http_exchange *x;
     uint64_t n_sent; /* messages that the client has */
     bool has_begun;
     atomic_int n_references;
 };
 
-static struct events *events_of(const struct outlet *outlet)
+static struct events *events_of(const struct response_stream *stream)
 {
-    return (struct events *)(uintptr_t)outlet; /* to count */
+    return (struct events *)(uintptr_t)stream; /* to count */
 }
 
 /* Takes the value over. */
@@ -77,9 +77,9 @@ static int send_reply(struct events *e, const struct generate_reply *reply, stru
     return send_event(e, "summary", summary_of(reply->summary), err);
 }
 
-static int send(struct outlet *outlet, const uint8_t *data, size_t len, struct error *err)
+static int send(struct response_stream *stream, const uint8_t *data, size_t len, struct error *err)
 {
-    struct events *e = events_of(outlet);
+    struct events *e = events_of(stream);
     struct generate_reply reply;
     struct arena arena;
     int rc = arena_open(&arena, ARENA_RATIO * len + ARENA_SLACK_BYTES, err);
@@ -91,9 +91,9 @@ static int send(struct outlet *outlet, const uint8_t *data, size_t len, struct e
     return rc;
 }
 
-static void finish(struct outlet *outlet, int code, const char *text, bool is_abort)
+static void finish(struct response_stream *stream, int code, const char *text, bool is_abort)
 {
-    struct events *e = events_of(outlet);
+    struct events *e = events_of(stream);
     struct error err;
     if (!e->has_begun) {
         openai_error_answer(e->x, code, text, NULL);
@@ -105,38 +105,38 @@ static void finish(struct outlet *outlet, int code, const char *text, bool is_ab
     http_end(e->x);
 }
 
-static void send_comment(struct outlet *outlet)
+static void send_comment(struct response_stream *stream)
 {
     static const char comment[] = ": ping\n\n";
     struct error err;
-    http_write(events_of(outlet)->x, comment, sizeof comment - 1, &err);
+    http_write(events_of(stream)->x, comment, sizeof comment - 1, &err);
 }
 
-static struct reader_progress progress(const struct outlet *outlet)
+static struct backpressure_progress progress(const struct response_stream *stream)
 {
-    const struct http_exchange *x = events_of(outlet)->x;
-    return (struct reader_progress){http_waiting_bytes(x), http_taken_bytes(x)};
+    const struct http_exchange *x = events_of(stream)->x;
+    return (struct backpressure_progress){http_waiting_bytes(x), http_taken_bytes(x)};
 }
 
-static bool is_cancelled(const struct outlet *outlet)
+static bool is_cancelled(const struct response_stream *stream)
 {
-    return http_is_gone(events_of(outlet)->x);
+    return http_is_gone(events_of(stream)->x);
 }
 
-static void ref(struct outlet *outlet)
+static void ref(struct response_stream *stream)
 {
-    events_of(outlet)->n_references++;
+    events_of(stream)->n_references++;
 }
 
-static void unref(struct outlet *outlet)
+static void unref(struct response_stream *stream)
 {
-    struct events *e = events_of(outlet);
+    struct events *e = events_of(stream);
     if (--e->n_references > 0) return;
     http_exchange_unref(e->x);
     free(e);
 }
 
-static const struct outlet_ops ops = {
+static const struct response_stream_ops ops = {
     .send = send,
     .finish = finish,
     .progress = progress,
@@ -146,22 +146,22 @@ static const struct outlet_ops ops = {
     .idle = send_comment,
 };
 
-int openai_events_open(struct outlet **outlet, struct http_exchange *x, uint64_t first,
+int openai_events_open(struct response_stream **stream, struct http_exchange *x, uint64_t first,
                        struct error *err)
 {
     struct events *e;
-    *outlet = NULL;
+    *stream = NULL;
     int rc = mem_array(&e, 1, sizeof *e, err);
     if (rc) return rc;
     *e = (struct events){.base = {.ops = &ops}, .x = x, .n_sent = first, .n_references = 1};
     http_exchange_ref(x);
-    *outlet = &e->base;
+    *stream = &e->base;
     return 0;
 }
 
-uint64_t openai_events_begin(struct outlet *outlet)
+uint64_t openai_events_begin(struct response_stream *stream)
 {
-    struct events *e = events_of(outlet);
+    struct events *e = events_of(stream);
     struct error err;
     e->has_begun = true;
     http_set_header(e->x, "Cache-Control", "no-cache", &err);
@@ -170,7 +170,7 @@ uint64_t openai_events_begin(struct outlet *outlet)
     return e->n_sent;
 }
 
-struct http_exchange *openai_events_exchange(struct outlet *outlet)
+struct http_exchange *openai_events_exchange(struct response_stream *stream)
 {
-    return events_of(outlet)->x;
+    return events_of(stream)->x;
 }

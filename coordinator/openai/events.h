@@ -4,13 +4,13 @@
  */
 #pragma once
 
-#include "coordinator/job/outlet.h"
+#include "coordinator/job/response_stream.h"
 #include "http/exchange.h"
 
 /* first: the number of the first message that will come. The caller gets a reference. An answer
  * that is finished before it has begun is a plain error. Errors: ERR_NO_MEMORY. */
-int openai_events_open(struct outlet **outlet, struct http_exchange *x, uint64_t first,
+int openai_events_open(struct response_stream **stream, struct http_exchange *x, uint64_t first,
                        struct error *err);
 /* The job is there: the stream begins. Returns `first`. */
-uint64_t openai_events_begin(struct outlet *outlet);
-struct http_exchange *openai_events_exchange(struct outlet *outlet);
+uint64_t openai_events_begin(struct response_stream *stream);
+struct http_exchange *openai_events_exchange(struct response_stream *stream);

@@ -92,7 +92,7 @@ static int submit_prompt(struct work *w, int i, struct error *err)
     struct job *job = NULL;
     int rc = 0;
     TRY(job_open(&job, w->prepared.request.scores_only ? JOB_SCORE : JOB_GENERATE, err));
-    TRY(sent_reply_open(&job->reply, openai_answer_outlet(w->answer, i), w->api->options.sender,
+    TRY(sent_reply_open(&job->reply, openai_answer_stream(w->answer, i), w->api->options.sender,
                         err));
     TRY(job_hold_grant(job, w->task->grant, err));
     TRY(blame(w, fill(w, job, i, err)));
@@ -143,7 +143,7 @@ out:
 static int work(struct intake_task *task, struct error *err)
 {
     const struct openai_endpoint *endpoint = task->state;
-    struct work w = {.task = task, .api = endpoint->api, .answer = openai_answer_of(task->outlet)};
+    struct work w = {.task = task, .api = endpoint->api, .answer = openai_answer_of(task->stream)};
     int rc = openai_prepare(&w.prepared, w.api, task, endpoint->kind, err);
     if (!rc) rc = submit_all(&w, err);
     openai_prepared_free(&w.prepared);

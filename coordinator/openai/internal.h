@@ -38,7 +38,7 @@ struct openai_call {
 };
 
 /* Takes a request with a JSON body to the intake: work gets the body as task->message, `state`, and
- * the new answer's outlet. prefix: of its id. */
+ * the new answer's stream. prefix: of its id. */
 void openai_start(struct openai_api *api, struct http_exchange *x, const char *prefix, void *state,
                   intake_work_fn *work, bool makes_job);
 

@@ -6,7 +6,7 @@
 static int read_request(struct openai_prepared *p, struct openai_api *api, struct intake_task *task,
                         enum openai_kind kind)
 {
-    const char *name = openai_answer_name(openai_answer_of(task->outlet));
+    const char *name = openai_answer_name(openai_answer_of(task->stream));
     const struct openai_limits limits = {
         .model = p->model.name, .n_stop = api->options.n_stop, .n = api->options.n};
     int rc = 0;
@@ -30,7 +30,7 @@ out:
 static int begin(struct openai_prepared *p, struct openai_api *api, struct intake_task *task,
                  struct error *err)
 {
-    struct openai_answer *answer = openai_answer_of(task->outlet);
+    struct openai_answer *answer = openai_answer_of(task->stream);
     *p = (struct openai_prepared){0};
     served_model_get(api->options.model, &p->model);
     if (!p->model.is_serving) return error_set(err, ERR_UNAVAILABLE, "%s", p->model.why);

@@ -90,7 +90,7 @@ static int submit_prepared(struct intake_task *task, const struct openai_prepare
                            struct error *err)
 {
     struct openai_api *api = task->state;
-    struct openai_answer *answer = openai_answer_of(task->outlet);
+    struct openai_answer *answer = openai_answer_of(task->stream);
     const struct generate_request request = openai_prepared_generate(p, 0);
     struct job_info info;
     bool existed;
@@ -106,7 +106,7 @@ out:
 
 static int submit(struct intake_task *task, struct error *err)
 {
-    struct openai_error *wrong = openai_answer_error(openai_answer_of(task->outlet));
+    struct openai_error *wrong = openai_answer_error(openai_answer_of(task->stream));
     struct openai_prepared prepared;
     int rc = openai_prepare_any(&prepared, task->state, task, err);
     if (!rc) rc = check_one(&prepared, wrong, err);
@@ -132,7 +132,7 @@ static void id_in(const char *path, char id[JOBS_ID_BYTES])
 static int get(struct intake_task *task, struct error *err)
 {
     struct openai_api *api = task->state;
-    struct http_exchange *x = openai_answer_exchange(openai_answer_of(task->outlet));
+    struct http_exchange *x = openai_answer_exchange(openai_answer_of(task->stream));
     struct job_answer answer = {0};
     struct job_info info;
     char id[JOBS_ID_BYTES];
@@ -257,30 +257,30 @@ static int watch(struct intake_task *task, struct error *err)
     struct openai_api *api = task->state;
     struct job_info info;
     char id[JOBS_ID_BYTES];
-    id_in(http_path(openai_events_exchange(task->outlet)), id);
+    id_in(http_path(openai_events_exchange(task->stream)), id);
     int rc = jobs_find(api->options.jobs, grant_name(task->grant), id, &info, err);
     if (rc) return rc;
-    uint64_t first = openai_events_begin(task->outlet);
-    return job_watch_add(api->options.watch, task->outlet, id, 0, first, err);
+    uint64_t first = openai_events_begin(task->stream);
+    return job_watch_add(api->options.watch, task->stream, id, 0, first, err);
 }
 
 /* On a thread of the intake, because the store and those who watch may be busy. */
 static int start_watch(struct openai_api *api, struct http_exchange *x, struct error *err)
 {
     struct buffer no_body = {0};
-    struct outlet *outlet;
+    struct response_stream *stream;
     uint64_t position;
     int rc = read_position(x, &position, err);
-    if (!rc) rc = openai_events_open(&outlet, x, position, err);
+    if (!rc) rc = openai_events_open(&stream, x, position, err);
     if (rc) return rc;
     const struct intake_task task = {.admission = api->options.admission,
                                      .state = api,
-                                     .outlet = outlet,
+                                     .stream = stream,
                                      .grant = api->caller,
                                      .work = watch,
                                      .deadline_us = INT64_MAX};
     intake_hand_over(&task, &no_body);
-    outlet->ops->unref(outlet);
+    stream->ops->unref(stream);
     return 0;
 }
 

@@ -232,7 +232,7 @@ typedef int answer_fn(struct openai_api *api, struct openai_reading *r, json_t *
 
 static int answer_body(struct intake_task *task, answer_fn *make, struct error *err)
 {
-    struct openai_answer *a = openai_answer_of(task->outlet);
+    struct openai_answer *a = openai_answer_of(task->stream);
     struct openai_reading reading = {
         .arena = &task->arena, .err = err, .wrong = openai_answer_error(a)};
     struct openai_body body = {0};

@@ -7,8 +7,8 @@
 
 #include "base/end_ids.h"
 #include "base/metrics/histogram.h"
+#include "coordinator/job/backpressure.h"
 #include "coordinator/job/job.h"
-#include "coordinator/job/reader.h"
 #include "coordinator/kv/blocks.h"
 #include "coordinator/sequence/output.h"
 #include "speculation/accept/rules.h"
@@ -58,7 +58,7 @@ struct sequence {
     int64_t first_token_us, last_token_us; /* of its first and its last round; 0 = not yet */
 
     uint64_t last_round;         /* that it had a share of */
-    struct reader reader;        /* its client; while that is slow, the text pauses */
+    struct backpressure reader;  /* its client; while that is slow, the text pauses */
     bool is_evicted;             /* it has lost its place in this round, and the slot ... */
     int evicted_slot;            /* ... that it had */
     bool is_over;                /* it has been finished or failed */

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/threads/monitor.h"
-#include "coordinator/job/reader.h"
+#include "coordinator/job/backpressure.h"
 #include "proto/generation_wire.h"
 
 enum {
@@ -23,11 +23,11 @@ enum {
 
 struct watcher {
     struct watcher *next;
-    struct outlet *outlet;
+    struct response_stream *stream;
     char id[JOBS_ID_BYTES];
     size_t position; /* of the next message */
     int from_token;
-    struct reader reader;
+    struct backpressure pressure;
     int64_t spoke_us; /* when something was last sent */
 };
 
@@ -55,13 +55,13 @@ struct job_watch {
 
 static void watcher_free(struct watcher *w)
 {
-    w->outlet->ops->unref(w->outlet);
+    w->stream->ops->unref(w->stream);
     free(w);
 }
 
 static void end(struct watcher *w, int code, const char *text)
 {
-    w->outlet->ops->finish(w->outlet, code, text, false);
+    w->stream->ops->finish(w->stream, code, text, false);
 }
 
 static void end_shutdown(struct watcher *w)
@@ -124,9 +124,9 @@ static int send_message(struct job_watch *watch, struct watcher *w,
     if (is_tokens && message->first_token < w->from_token) {
         if (end <= w->from_token) return 0;
         TRY(cut_message(watch, message, w->from_token, err));
-        return w->outlet->ops->send(w->outlet, watch->cut.data, watch->cut.len, err);
+        return w->stream->ops->send(w->stream, watch->cut.data, watch->cut.len, err);
     }
-    rc = w->outlet->ops->send(w->outlet, message->data, message->len, err);
+    rc = w->stream->ops->send(w->stream, message->data, message->len, err);
 out:
     return rc;
 }
@@ -136,10 +136,10 @@ out:
 /* True while too much waits for the client; *is_stalled once it has read nothing for too long. */
 static bool is_full(const struct job_watch *watch, struct watcher *w, bool *is_stalled)
 {
-    const struct reader_progress progress = w->outlet->ops->progress(w->outlet);
-    int64_t idle_us = reader_look(&w->reader, progress, clock_now_us());
+    const struct backpressure_progress progress = w->stream->ops->progress(w->stream);
+    int64_t idle_us = backpressure_look(&w->pressure, progress, clock_now_us());
     *is_stalled = idle_us > watch->options.reader_timeout_us;
-    return progress.n_waiting >= READER_BYTES;
+    return progress.n_waiting >= BACKPRESSURE_BYTES;
 }
 
 static void end_stalled(const struct job_watch *watch, struct watcher *w)
@@ -150,8 +150,8 @@ static void end_stalled(const struct job_watch *watch, struct watcher *w)
         "the client has not read for %lld ms, and %zu bytes wait for it; the job goes on: watch it "
         "again from the token that you have reached",
         (long long)watch->options.reader_timeout_us / 1000,
-        w->outlet->ops->progress(w->outlet).n_waiting);
-    w->outlet->ops->finish(w->outlet, ERR_EXHAUSTED, text, true);
+        w->stream->ops->progress(w->stream).n_waiting);
+    w->stream->ops->finish(w->stream, ERR_EXHAUSTED, text, true);
 }
 
 /* Sends the next message, if there is one. Its bytes are added to *n_bytes. */
@@ -172,7 +172,7 @@ static int send_next(struct job_watch *watch, struct watcher *w, bool *is_there,
 static bool rest(struct job_watch *watch, struct watcher *w, const struct job_info *info,
                  bool is_draining)
 {
-    const struct outlet_ops *ops = w->outlet->ops;
+    const struct response_stream_ops *ops = w->stream->ops;
     int64_t now_us = clock_now_us();
     if (info->state == JOB_STATE_ENDED) {
         end(w, info->error_code, info->error);
@@ -181,7 +181,7 @@ static bool rest(struct job_watch *watch, struct watcher *w, const struct job_in
     } else {
         bool is_idle = now_us - w->spoke_us >= watch->options.idle_us;
         if (is_idle) w->spoke_us = now_us;
-        if (is_idle && ops->idle) ops->idle(w->outlet);
+        if (is_idle && ops->idle) ops->idle(w->stream);
         return false;
     }
     return true;
@@ -194,7 +194,7 @@ static bool pump(struct job_watch *watch, struct watcher *w, struct turn *turn)
     for (size_t n_bytes = 0; n_bytes < TURN_BYTES;) {
         struct job_info info;
         bool is_there, is_stalled;
-        if (w->outlet->ops->is_cancelled(w->outlet)) return true;
+        if (w->stream->ops->is_cancelled(w->stream)) return true;
         if (is_full(watch, w, &is_stalled)) {
             turn->has_full = true;
             if (is_stalled) end_stalled(watch, w);
@@ -340,18 +340,18 @@ void job_watch_close(struct job_watch *watch)
     free(watch);
 }
 
-int job_watch_add(struct job_watch *watch, struct outlet *outlet, const char *id,
+int job_watch_add(struct job_watch *watch, struct response_stream *stream, const char *id,
                   uint32_t from_token, size_t from_message, struct error *err)
 {
     struct watcher *w;
     int rc = mem_array(&w, 1, sizeof *w, err);
     if (rc) return rc;
-    w->outlet = outlet;
+    w->stream = stream;
     w->position = from_message;
     w->from_token = from_token > INT32_MAX ? INT32_MAX : (int)from_token;
     w->spoke_us = clock_now_us();
     snprintf(w->id, sizeof w->id, "%s", id);
-    outlet->ops->ref(outlet);
+    stream->ops->ref(stream);
     monitor_enter(&watch->monitor);
     bool is_late = watch->is_ended || watch->is_draining;
     if (!is_late) {

@@ -3,14 +3,15 @@
  * that does not read for a while is ended; it may come back with the token that it has reached. */
 #pragma once
 
-#include "coordinator/job/outlet.h"
+#include "coordinator/job/response_stream.h"
 #include "coordinator/store/jobs.h"
 
 struct job_watch; /* locked inside */
 
 struct job_watch_options {
-    int64_t reader_timeout_us; /* in which a slow client must read (coordinator/job/reader.h) */
-    int64_t idle_us;           /* after so long without a message the outlet is told (idle) */
+    int64_t
+        reader_timeout_us; /* in which a slow client must read (coordinator/job/backpressure.h) */
+    int64_t idle_us;       /* after so long without a message the stream is told (idle) */
 };
 
 /* keeps jobs. Errors: ERR_NO_MEMORY. */
@@ -26,5 +27,5 @@ void job_watch_close(struct job_watch *watch);
 /* Sends the answer of a job from that message on, and of it from that token of every sequence on,
  * until it has ended, and then ends the answer as the job did.
  * Errors: ERR_UNAVAILABLE shutting down, ERR_NO_MEMORY. */
-int job_watch_add(struct job_watch *watch, struct outlet *outlet, const char *id,
+int job_watch_add(struct job_watch *watch, struct response_stream *stream, const char *id,
                   uint32_t from_token, size_t from_message, struct error *err);

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/threads/monitor.h"
-#include "coordinator/grpc/grpc_outlet.h"
+#include "coordinator/grpc/grpc_stream.h"
 #include "coordinator/store/job_watch.h"
 #include "proto/jobs_wire.h"
 #include "rpc/client.h"
@@ -36,10 +36,10 @@ static void on_watch(struct rpc_call *call, void *state, const uint8_t *data, si
     (void)state;
     ck_assert_uint_eq(len, sizeof from);
     memcpy(&from, data, sizeof from);
-    struct outlet *outlet;
-    ck_assert_int_eq(grpc_outlet_open(&outlet, call, &failure), 0);
-    ck_assert_int_eq(job_watch_add(watch, outlet, job.id, from, 0, &failure), 0);
-    outlet->ops->unref(outlet);
+    struct response_stream *stream;
+    ck_assert_int_eq(grpc_stream_open(&stream, call, &failure), 0);
+    ck_assert_int_eq(job_watch_add(watch, stream, job.id, from, 0, &failure), 0);
+    stream->ops->unref(stream);
 }
 
 static const struct rpc_method method = {.path = "/test/Watch", .on_message = on_watch};
@@ -168,38 +168,38 @@ START_TEST(closing_ends_who_waits)
 }
 END_TEST
 
-/* ---- an outlet of our own ---- */
+/* ---- a response stream of our own ---- */
 
 /* Notes what comes to it; `delay_us` is how long a message takes. */
 struct told {
-    struct outlet base;
+    struct response_stream base;
     struct monitor monitor;
     int64_t delay_us;
     int n_came, n_idle, n_ends, code;
     char text[ERROR_TEXT_BYTES];
 };
 
-/* The outlet that the last message went to, and how many in a row. */
-static const struct outlet *last_outlet;
+/* The stream that the last message went to, and how many in a row. */
+static const struct response_stream *last_stream;
 static int n_in_a_row, most_in_a_row;
 
-static int take(struct outlet *outlet, const uint8_t *data, size_t len, struct error *why)
+static int take(struct response_stream *stream, const uint8_t *data, size_t len, struct error *why)
 {
-    struct told *t = (struct told *)outlet;
+    struct told *t = (struct told *)stream;
     (void)data, (void)len, (void)why;
     if (t->delay_us) clock_sleep_us(t->delay_us);
-    n_in_a_row = outlet == last_outlet ? n_in_a_row + 1 : 1;
+    n_in_a_row = stream == last_stream ? n_in_a_row + 1 : 1;
     if (n_in_a_row > most_in_a_row) most_in_a_row = n_in_a_row;
-    last_outlet = outlet;
+    last_stream = stream;
     monitor_enter(&t->monitor);
     t->n_came++;
     monitor_leave(&t->monitor);
     return 0;
 }
 
-static void take_end(struct outlet *outlet, int code, const char *text, bool is_abort)
+static void take_end(struct response_stream *stream, int code, const char *text, bool is_abort)
 {
-    struct told *t = (struct told *)outlet;
+    struct told *t = (struct told *)stream;
     (void)is_abort;
     monitor_enter(&t->monitor);
     t->n_ends++;
@@ -208,38 +208,38 @@ static void take_end(struct outlet *outlet, int code, const char *text, bool is_
     monitor_leave(&t->monitor);
 }
 
-static struct reader_progress read_all_of_it(const struct outlet *outlet)
+static struct backpressure_progress read_all_of_it(const struct response_stream *stream)
 {
-    (void)outlet;
-    return (struct reader_progress){0};
+    (void)stream;
+    return (struct backpressure_progress){0};
 }
 
-static bool is_never_cancelled(const struct outlet *outlet)
+static bool is_never_cancelled(const struct response_stream *stream)
 {
-    (void)outlet;
+    (void)stream;
     return false;
 }
 
-static void hold(struct outlet *outlet)
+static void hold(struct response_stream *stream)
 {
-    (void)outlet;
+    (void)stream;
 }
 
-static void take_idle(struct outlet *outlet)
+static void take_idle(struct response_stream *stream)
 {
-    struct told *t = (struct told *)outlet;
+    struct told *t = (struct told *)stream;
     monitor_enter(&t->monitor);
     t->n_idle++;
     monitor_leave(&t->monitor);
 }
 
-static const struct outlet_ops told_ops = {.send = take,
-                                           .finish = take_end,
-                                           .progress = read_all_of_it,
-                                           .is_cancelled = is_never_cancelled,
-                                           .ref = hold,
-                                           .unref = hold,
-                                           .idle = take_idle};
+static const struct response_stream_ops told_ops = {.send = take,
+                                                    .finish = take_end,
+                                                    .progress = read_all_of_it,
+                                                    .is_cancelled = is_never_cancelled,
+                                                    .ref = hold,
+                                                    .unref = hold,
+                                                    .idle = take_idle};
 
 static struct told told[2];
 

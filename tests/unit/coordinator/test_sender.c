@@ -1,5 +1,5 @@
 /* Where answers leave from: what takes long to format holds up neither the engine thread nor
- * another answer, and what belongs to one outlet stays in order. */
+ * another answer, and what belongs to one stream stays in order. */
 /* ctest: labels=quick,threads libs=sender timeout=60 */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -22,7 +22,7 @@ enum {
 
 /* Notes what comes, and takes long for large messages. */
 struct told {
-    struct outlet base;
+    struct response_stream base;
     struct monitor monitor;
     int n_came, n_references, code;
     bool is_in_order, is_ended, is_on_this_thread;
@@ -33,15 +33,15 @@ struct told {
 static struct sender *sender;
 static struct error err;
 
-static struct told *told_of(const struct outlet *outlet)
+static struct told *told_of(const struct response_stream *stream)
 {
-    return (struct told *)(uintptr_t)outlet;
+    return (struct told *)(uintptr_t)stream;
 }
 
 /* The first byte of a message is its number. */
-static int note(struct outlet *outlet, const uint8_t *data, size_t len, struct error *why)
+static int note(struct response_stream *stream, const uint8_t *data, size_t len, struct error *why)
 {
-    struct told *t = told_of(outlet);
+    struct told *t = told_of(stream);
     (void)why;
     if (len >= LARGE_BYTES) clock_sleep_us(LONG_US);
     monitor_enter(&t->monitor);
@@ -54,9 +54,9 @@ static int note(struct outlet *outlet, const uint8_t *data, size_t len, struct e
     return 0;
 }
 
-static void note_end(struct outlet *outlet, int code, const char *text, bool is_abort)
+static void note_end(struct response_stream *stream, int code, const char *text, bool is_abort)
 {
-    struct told *t = told_of(outlet);
+    struct told *t = told_of(stream);
     (void)text, (void)is_abort;
     monitor_enter(&t->monitor);
     t->is_ended = true;
@@ -65,29 +65,29 @@ static void note_end(struct outlet *outlet, int code, const char *text, bool is_
     monitor_leave(&t->monitor);
 }
 
-static void ref(struct outlet *outlet)
+static void ref(struct response_stream *stream)
 {
-    struct told *t = told_of(outlet);
+    struct told *t = told_of(stream);
     monitor_enter(&t->monitor);
     t->n_references++;
     monitor_leave(&t->monitor);
 }
 
-static void unref(struct outlet *outlet)
+static void unref(struct response_stream *stream)
 {
-    struct told *t = told_of(outlet);
+    struct told *t = told_of(stream);
     monitor_enter(&t->monitor);
     t->n_references--;
     monitor_leave(&t->monitor);
 }
 
-static bool takes_long(const struct outlet *outlet, size_t len, bool is_end)
+static bool takes_long(const struct response_stream *stream, size_t len, bool is_end)
 {
-    (void)outlet, (void)is_end;
+    (void)stream, (void)is_end;
     return len >= LARGE_BYTES;
 }
 
-static const struct outlet_ops ops = {
+static const struct response_stream_ops ops = {
     .send = note, .finish = note_end, .ref = ref, .unref = unref, .takes_long = takes_long};
 
 /* Each is used once: the sender still gives its reference back when await_end has returned. */
@@ -153,7 +153,7 @@ START_TEST(what_takes_long_holds_up_nobody_else)
 }
 END_TEST
 
-START_TEST(an_outlet_stays_in_order_behind_what_takes_long)
+START_TEST(a_stream_stays_in_order_behind_what_takes_long)
 {
     struct told *t = open_told();
     for (int i = 0; i < 6; i++) {
@@ -230,10 +230,10 @@ START_TEST(closing_sends_what_is_listed)
 }
 END_TEST
 
-/* An engine's thread: its own outlets get messages in rounds, as another engine's do meanwhile. */
-static void *make_rounds(void *outlet)
+/* An engine's thread: its own streams get messages in rounds, as another engine's do meanwhile. */
+static void *make_rounds(void *stream)
 {
-    struct told *t = outlet;
+    struct told *t = stream;
     for (int i = 0; i < N_MESSAGES; i++) {
         send_one(t, i, i % 7 == 3 ? FEW_BYTES + 1 : 10);
         if (i % 3 == 0) sender_flush(sender, i % 2 == 0);
@@ -272,7 +272,7 @@ int main(void)
     TCase *tcase = tcase_create("sender");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, what_takes_long_holds_up_nobody_else);
-    tcase_add_test(tcase, an_outlet_stays_in_order_behind_what_takes_long);
+    tcase_add_test(tcase, a_stream_stays_in_order_behind_what_takes_long);
     tcase_add_test(tcase, only_what_is_small_leaves_from_the_engine_thread);
     tcase_add_test(tcase, more_leaves_from_an_engine_thread_that_has_time);
     tcase_add_test(tcase, very_many_leave_from_a_thread_of_their_own);

@@ -86,9 +86,9 @@ static void begin(enum openai_kind kind, const char *text, int n_jobs)
 
 static int send_reply(int job, const struct generate_reply *reply)
 {
-    struct outlet *outlet = openai_answer_outlet(answer, job);
+    struct response_stream *stream = openai_answer_stream(answer, job);
     CHECK_OK(generate_reply_encode(&message, reply, &err));
-    return outlet->ops->send(outlet, message.data, message.len, &err);
+    return stream->ops->send(stream, message.data, message.len, &err);
 }
 
 /* Tokens of bytes, which become complete as `text`. */
@@ -139,8 +139,8 @@ static void sum_up(int job, int index, const char *finish_reason)
 
 static void finish(int job, int code, const char *text)
 {
-    struct outlet *outlet = openai_answer_outlet(answer, job);
-    outlet->ops->finish(outlet, code, text, false);
+    struct response_stream *stream = openai_answer_stream(answer, job);
+    stream->ops->finish(stream, code, text, false);
 }
 
 /* ---- what the client reads ---- */
@@ -286,11 +286,11 @@ START_TEST(scores_alone)
     const struct score_reply scores = {.n = 2, .tokens = tokens};
     begin(OPENAI_COMPLETION,
           "{\"prompt\": \"hi\", \"max_tokens\": 0, \"echo\": true, \"logprobs\": 0}", 1);
-    struct outlet *outlet = openai_answer_outlet(answer, 0);
+    struct response_stream *stream = openai_answer_stream(answer, 0);
     const struct openai_echo echo = {.text = "hi", .len = 2, .special_end = 2};
     CHECK_OK(openai_answer_set_echo(answer, 0, &echo, &err));
     CHECK_OK(score_reply_encode(&message, &scores, &err));
-    CHECK_OK(outlet->ops->send(outlet, message.data, message.len, &err));
+    CHECK_OK(stream->ops->send(stream, message.data, message.len, &err));
     finish(0, 0, "");
     const char *body_text = read_answer("200", "application/json");
     const json_t *whole = parse_event(body_text, strlen(body_text));
@@ -352,9 +352,9 @@ static void check_error(const char *text, size_t len, const char *type, const ch
 START_TEST(a_refusal_has_a_status)
 {
     begin(OPENAI_COMPLETION, "{\"prompt\": [\"x\", \"y\"], \"stream\": true}", 2);
-    ck_assert(!openai_answer_outlet(answer, 1)->ops->is_cancelled(openai_answer_outlet(answer, 1)));
+    ck_assert(!openai_answer_stream(answer, 1)->ops->is_cancelled(openai_answer_stream(answer, 1)));
     finish(0, ERR_EXHAUSTED, "the queue is full");
-    ck_assert(openai_answer_outlet(answer, 1)->ops->is_cancelled(openai_answer_outlet(answer, 1)));
+    ck_assert(openai_answer_stream(answer, 1)->ops->is_cancelled(openai_answer_stream(answer, 1)));
     ck_assert_int_eq(say(1, 0, "a", "a"), ERR_CANCELLED);
     finish(1, 0, "");
     const char *text = read_answer("429", "application/json");
@@ -405,13 +405,13 @@ END_TEST
 START_TEST(a_client_that_leaves_cancels_its_jobs)
 {
     begin(OPENAI_CHAT, "{\"messages\": [{\"role\": \"user\"}], \"stream\": true}", 1);
-    struct outlet *outlet = openai_answer_outlet(answer, 0);
+    struct response_stream *stream = openai_answer_stream(answer, 0);
     CHECK_OK(say(0, 0, "a", "a"));
     close(client);
-    for (int i = 0; i < 500 && !outlet->ops->is_cancelled(outlet); i++) {
+    for (int i = 0; i < 500 && !stream->ops->is_cancelled(stream); i++) {
         sleep_ms(10);
     }
-    ck_assert(outlet->ops->is_cancelled(outlet));
+    ck_assert(stream->ops->is_cancelled(stream));
     finish(0, ERR_CANCELLED, "the client has left");
     openai_answer_whole(answer)->ops->unref(openai_answer_whole(answer));
     client = -1;

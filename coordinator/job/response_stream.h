@@ -1,4 +1,4 @@
-/* Where an answer leaves the coordinator: a gRPC call (coordinator/grpc/grpc_outlet.h) or an HTTP
+/* Where an answer leaves the coordinator: a gRPC call (coordinator/grpc/grpc_stream.h) or an HTTP
  * exchange (coordinator/openai/). It takes the encoded messages of proto/generation_wire.h, in
  * order, and does not wait for its client. References are counted; any thread. The engine thread
  * calls progress, is_cancelled, ref, unref and takes_long, which therefore wait for no thread that
@@ -10,31 +10,31 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "coordinator/job/reader.h"
+#include "coordinator/job/backpressure.h"
 
-struct outlet;
+struct response_stream;
 
-struct outlet_ops {
+struct response_stream_ops {
     /* Errors: ERR_CANCELLED the client is gone or the answer is finished, ERR_EXHAUSTED the client
      * does not read, ERR_NO_MEMORY. */
-    int (*send)(struct outlet *outlet, const uint8_t *data, size_t len, struct error *err);
+    int (*send)(struct response_stream *stream, const uint8_t *data, size_t len, struct error *err);
     /* Ends the answer after everything that was sent: well with code 0, otherwise with an ERR_ code
      * and a text for the client. is_abort: at once, what waits is dropped. Only the first end
      * counts. */
-    void (*finish)(struct outlet *outlet, int code, const char *text, bool is_abort);
-    struct reader_progress (*progress)(const struct outlet *outlet);
-    bool (*is_cancelled)(const struct outlet *outlet); /* the client is gone */
-    void (*ref)(struct outlet *outlet);
-    void (*unref)(struct outlet *outlet);
+    void (*finish)(struct response_stream *stream, int code, const char *text, bool is_abort);
+    struct backpressure_progress (*progress)(const struct response_stream *stream);
+    bool (*is_cancelled)(const struct response_stream *stream); /* the client is gone */
+    void (*ref)(struct response_stream *stream);
+    void (*unref)(struct response_stream *stream);
     /* Whether a message of len bytes, or the end, is so much to format that others should not wait
      * for it. NULL: never. */
-    bool (*takes_long)(const struct outlet *outlet, size_t len, bool is_end);
+    bool (*takes_long)(const struct response_stream *stream, size_t len, bool is_end);
     /* Nothing was sent for a while: something that clients ignore may leave, so that what lies
      * between us does not take the connection for dead. NULL: there is no such thing. */
-    void (*idle)(struct outlet *outlet);
+    void (*idle)(struct response_stream *stream);
 };
 
-struct outlet {
-    const struct outlet_ops *ops;
+struct response_stream {
+    const struct response_stream_ops *ops;
     bool has_large; /* the sender's: what follows leaves behind something that takes long */
 };

@@ -1,4 +1,4 @@
-/* The outlets of one answer, which several threads may use, and who holds the answer. */
+/* The streams of one answer, which several threads may use, and who holds the answer. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -11,42 +11,42 @@ enum {
     LARGE_BYTES = 16384 /* of a message, or of an answer at its end; half a millisecond of work */
 };
 
-/* ---- the outlet of a job ---- */
+/* ---- the stream of a job ---- */
 
-static struct openai_part *part_of(struct outlet *outlet)
+static struct openai_part *part_of(struct response_stream *stream)
 {
-    return (struct openai_part *)outlet;
+    return (struct openai_part *)stream;
 }
 
-static int send(struct outlet *outlet, const uint8_t *data, size_t len, struct error *err)
+static int send(struct response_stream *stream, const uint8_t *data, size_t len, struct error *err)
 {
-    struct openai_answer *a = part_of(outlet)->answer;
+    struct openai_answer *a = part_of(stream)->answer;
     struct arena arena;
     int rc = arena_open(&arena, ARENA_RATIO * len + ARENA_SLACK_BYTES, err);
     if (rc) return rc;
     monitor_enter(&a->monitor);
-    rc = openai_answer_take(part_of(outlet), data, len, &arena, err);
+    rc = openai_answer_take(part_of(stream), data, len, &arena, err);
     monitor_leave(&a->monitor);
     arena_close(&arena);
     return rc;
 }
 
-static void finish(struct outlet *outlet, int code, const char *text, bool is_abort)
+static void finish(struct response_stream *stream, int code, const char *text, bool is_abort)
 {
-    struct openai_answer *a = part_of(outlet)->answer;
+    struct openai_answer *a = part_of(stream)->answer;
     monitor_enter(&a->monitor);
     if (code)
         openai_answer_refuse(a, code, text);
     else if (!a->is_over)
-        openai_answer_end(part_of(outlet));
+        openai_answer_end(part_of(stream));
     monitor_leave(&a->monitor);
     if (is_abort) http_abort(a->x);
 }
 
-static struct reader_progress progress(const struct outlet *outlet)
+static struct backpressure_progress progress(const struct response_stream *stream)
 {
-    const struct http_exchange *x = ((const struct openai_part *)outlet)->answer->x;
-    return (struct reader_progress){http_waiting_bytes(x), http_taken_bytes(x)};
+    const struct http_exchange *x = ((const struct openai_part *)stream)->answer->x;
+    return (struct backpressure_progress){http_waiting_bytes(x), http_taken_bytes(x)};
 }
 
 static bool is_over(const struct openai_answer *a)
@@ -55,9 +55,9 @@ static bool is_over(const struct openai_answer *a)
 }
 
 /* Also where another job of the answer has failed: nobody gets this one's text. */
-static bool is_cancelled(const struct outlet *outlet)
+static bool is_cancelled(const struct response_stream *stream)
 {
-    return is_over(((const struct openai_part *)outlet)->answer);
+    return is_over(((const struct openai_part *)stream)->answer);
 }
 
 static void ref_answer(struct openai_answer *a)
@@ -92,25 +92,25 @@ static void unref_answer(struct openai_answer *a)
     if (--a->n_references == 0) free_answer(a);
 }
 
-static void ref(struct outlet *outlet)
+static void ref(struct response_stream *stream)
 {
-    ref_answer(part_of(outlet)->answer);
+    ref_answer(part_of(stream)->answer);
 }
 
-static void unref(struct outlet *outlet)
+static void unref(struct response_stream *stream)
 {
-    unref_answer(part_of(outlet)->answer);
+    unref_answer(part_of(stream)->answer);
 }
 
 /* Of all parts together, because they share the answer's monitor. */
-static bool takes_long(const struct outlet *outlet, size_t len, bool is_end)
+static bool takes_long(const struct response_stream *stream, size_t len, bool is_end)
 {
-    struct openai_answer *a = ((const struct openai_part *)outlet)->answer;
+    struct openai_answer *a = ((const struct openai_part *)stream)->answer;
     if (len > LARGE_BYTES || (is_end && a->n_bytes > LARGE_BYTES)) a->is_large = true;
     return a->is_large;
 }
 
-static const struct outlet_ops part_ops = {
+static const struct response_stream_ops part_ops = {
     .send = send,
     .finish = finish,
     .progress = progress,
@@ -120,38 +120,39 @@ static const struct outlet_ops part_ops = {
     .takes_long = takes_long,
 };
 
-/* ---- the outlet of the request as a whole ---- */
+/* ---- the stream of the request as a whole ---- */
 
-static struct openai_answer *answer_of(const struct outlet *outlet)
+static struct openai_answer *answer_of(const struct response_stream *stream)
 {
-    return (struct openai_answer *)(uintptr_t)outlet; /* for its monitor */
+    return (struct openai_answer *)(uintptr_t)stream; /* for its monitor */
 }
 
-static void finish_request(struct outlet *outlet, int code, const char *text, bool is_abort)
+static void finish_request(struct response_stream *stream, int code, const char *text,
+                           bool is_abort)
 {
-    struct openai_answer *a = answer_of(outlet);
+    struct openai_answer *a = answer_of(stream);
     (void)is_abort;
     monitor_enter(&a->monitor);
     if (code) openai_answer_refuse(a, code, text);
     monitor_leave(&a->monitor);
 }
 
-static bool is_request_cancelled(const struct outlet *outlet)
+static bool is_request_cancelled(const struct response_stream *stream)
 {
-    return is_over(answer_of(outlet));
+    return is_over(answer_of(stream));
 }
 
-static void ref_request(struct outlet *outlet)
+static void ref_request(struct response_stream *stream)
 {
-    ref_answer(answer_of(outlet));
+    ref_answer(answer_of(stream));
 }
 
-static void unref_request(struct outlet *outlet)
+static void unref_request(struct response_stream *stream)
 {
-    unref_answer(answer_of(outlet));
+    unref_answer(answer_of(stream));
 }
 
-static const struct outlet_ops request_ops = {
+static const struct response_stream_ops request_ops = {
     .finish = finish_request,
     .is_cancelled = is_request_cancelled,
     .ref = ref_request,
@@ -177,12 +178,12 @@ int openai_answer_open(struct openai_answer **out, struct http_exchange *x,
     return 0;
 }
 
-struct outlet *openai_answer_whole(struct openai_answer *a)
+struct response_stream *openai_answer_whole(struct openai_answer *a)
 {
     return &a->base;
 }
 
-struct openai_answer *openai_answer_of(struct outlet *whole)
+struct openai_answer *openai_answer_of(struct response_stream *whole)
 {
     return (struct openai_answer *)whole;
 }
@@ -243,7 +244,7 @@ int openai_answer_set_echo(struct openai_answer *a, int job, const struct openai
     return buffer_append(&part->echo, echo->text, echo->len, err);
 }
 
-struct outlet *openai_answer_outlet(struct openai_answer *a, int job)
+struct response_stream *openai_answer_stream(struct openai_answer *a, int job)
 {
     return &a->parts[job].base;
 }
