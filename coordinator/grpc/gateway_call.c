@@ -42,5 +42,5 @@ void gateway_call(struct admission *admission, void *state, struct rpc_call *cal
     } else {
         intake_hand_over(&task, &message);
     }
-    stream->ops->unref(stream);
+    response_stream_unref(stream);
 }

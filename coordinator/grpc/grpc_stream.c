@@ -1,7 +1,6 @@
 /* Messages and ends go to the call as they are. */
 #include "coordinator/grpc/grpc_stream.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -11,7 +10,6 @@ enum { RETRY_AFTER_S = 1 }; /* as over HTTP */
 struct grpc_stream {
     struct response_stream base;
     struct rpc_call *call;
-    atomic_int n_references;
 };
 
 static struct rpc_call *call_of(const struct response_stream *stream)
@@ -51,17 +49,10 @@ static bool is_cancelled(const struct response_stream *stream)
     return rpc_call_is_cancelled(call_of(stream));
 }
 
-static void ref(struct response_stream *stream)
+static void close_stream(struct response_stream *stream)
 {
-    ((struct grpc_stream *)stream)->n_references++;
-}
-
-static void unref(struct response_stream *stream)
-{
-    struct grpc_stream *own = (struct grpc_stream *)stream;
-    if (--own->n_references > 0) return;
-    rpc_call_unref(own->call);
-    free(own);
+    rpc_call_unref(call_of(stream));
+    free(stream);
 }
 
 static const struct response_stream_ops ops = {
@@ -69,8 +60,7 @@ static const struct response_stream_ops ops = {
     .finish = finish,
     .progress = progress,
     .is_cancelled = is_cancelled,
-    .ref = ref,
-    .unref = unref,
+    .close = close_stream,
 };
 
 int grpc_stream_open(struct response_stream **stream, struct rpc_call *call, struct error *err)
@@ -79,7 +69,7 @@ int grpc_stream_open(struct response_stream **stream, struct rpc_call *call, str
     *stream = NULL;
     int rc = mem_array(&made, 1, sizeof *made, err);
     if (rc) return rc;
-    *made = (struct grpc_stream){.base = {.ops = &ops}, .call = call, .n_references = 1};
+    *made = (struct grpc_stream){.base = {.ops = &ops, .n_references = 1}, .call = call};
     rpc_call_ref(call);
     *stream = &made->base;
     return 0;

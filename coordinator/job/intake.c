@@ -27,7 +27,7 @@ static void task_free(struct intake_task *task)
 {
     give_back(task);
     arena_close(&task->arena);
-    task->stream->ops->unref(task->stream);
+    response_stream_unref(task->stream);
     grant_release(task->grant);
     free(task);
 }
@@ -95,7 +95,7 @@ void intake_hand_over(const struct intake_task *like, struct buffer *message)
     if (!rc) {
         *task = *like;
         task->arrived_us = clock_now_us();
-        task->stream->ops->ref(task->stream);
+        response_stream_ref(task->stream);
         if (task->grant) grant_ref(task->grant);
         rc = start_task(task, message, &err);
         if (!rc) return;

@@ -1,10 +1,10 @@
 /* Where an answer leaves the coordinator: a gRPC call (coordinator/grpc/grpc_stream.h) or an HTTP
  * exchange (coordinator/openai/). It takes the encoded messages of proto/generation_wire.h, in
  * order, and does not wait for its client. References are counted; any thread. The engine thread
- * calls progress, is_cancelled, ref, unref and takes_long, which therefore wait for no thread that
- * formats. */
+ * calls progress, is_cancelled and takes_long, which therefore wait for no thread that formats. */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,8 +24,8 @@ struct response_stream_ops {
     void (*finish)(struct response_stream *stream, int code, const char *text, bool is_abort);
     struct backpressure_progress (*progress)(const struct response_stream *stream);
     bool (*is_cancelled)(const struct response_stream *stream); /* the client is gone */
-    void (*ref)(struct response_stream *stream);
-    void (*unref)(struct response_stream *stream);
+    /* Frees it, after the last reference. */
+    void (*close)(struct response_stream *stream);
     /* Whether a message of len bytes, or the end, is so much to format that others should not wait
      * for it. NULL: never. */
     bool (*takes_long)(const struct response_stream *stream, size_t len, bool is_end);
@@ -34,7 +34,13 @@ struct response_stream_ops {
     void (*idle)(struct response_stream *stream);
 };
 
+/* A new one has n_references = 1, which is its maker's. */
 struct response_stream {
     const struct response_stream_ops *ops;
+    struct response_stream *holder; /* where its references are counted; NULL = here */
+    atomic_int n_references;
     bool has_large; /* the sender's: what follows leaves behind something that takes long */
 };
+
+void response_stream_ref(struct response_stream *stream);
+void response_stream_unref(struct response_stream *stream);

@@ -105,7 +105,7 @@ static void send_item(const struct item *item, const uint8_t *data)
         int rc = ops->send(item->stream, data, item->len, &err);
         if (rc) ops->finish(item->stream, rc, err.text, false);
     }
-    ops->unref(item->stream);
+    response_stream_unref(item->stream);
 }
 
 /* Everything behind something that takes long goes the same way, so that it stays in order. */
@@ -128,7 +128,7 @@ static void push(struct lane *lane, const struct item *item, const uint8_t *data
     pthread_mutex_unlock(&lane->lock);
     if (!rc) return;
     item->stream->ops->finish(item->stream, rc, err.text, true);
-    item->stream->ops->unref(item->stream);
+    response_stream_unref(item->stream);
 }
 
 static void send_batch(struct batch *batch, struct lane *large)
@@ -231,7 +231,7 @@ static int list(struct sender *s, const struct item *item, const void *data, str
 {
     pthread_mutex_lock(&s->quick.lock);
     int rc = add(&s->listed, item, data, err);
-    if (!rc) item->stream->ops->ref(item->stream);
+    if (!rc) response_stream_ref(item->stream);
     pthread_mutex_unlock(&s->quick.lock);
     return rc;
 }

@@ -79,7 +79,7 @@ static bool is_cancelled(const struct reply *reply)
 
 static void close_reply(struct reply *reply)
 {
-    sent(reply)->stream->ops->unref(sent(reply)->stream);
+    response_stream_unref(sent(reply)->stream);
     free(reply);
 }
 
@@ -104,7 +104,7 @@ int sent_reply_open(struct reply **reply, struct response_stream *stream, struct
     int rc = mem_array(&made, 1, sizeof *made, err);
     if (rc) return rc;
     *made = (struct sent_reply){{.ops = &ops}, stream, sender};
-    stream->ops->ref(stream);
+    response_stream_ref(stream);
     *reply = &made->base;
     return 0;
 }

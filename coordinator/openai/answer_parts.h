@@ -42,7 +42,6 @@ struct openai_answer {
     int n; /* texts of a job */
 
     /* These are read by the engine thread, which must not wait for a thread that formats. */
-    atomic_int n_references;
     atomic_bool is_over;   /* it has been answered, or refused */
     atomic_bool is_large;  /* something of it takes long to format */
     atomic_size_t n_bytes; /* kept, of texts, log-probabilities and chunks */

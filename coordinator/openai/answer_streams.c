@@ -60,11 +60,6 @@ static bool is_cancelled(const struct response_stream *stream)
     return is_over(((const struct openai_part *)stream)->answer);
 }
 
-static void ref_answer(struct openai_answer *a)
-{
-    a->n_references++;
-}
-
 static void free_answer(struct openai_answer *a)
 {
     for (int i = 0; i < a->n_choices; i++) {
@@ -87,21 +82,6 @@ static void free_answer(struct openai_answer *a)
     free(a);
 }
 
-static void unref_answer(struct openai_answer *a)
-{
-    if (--a->n_references == 0) free_answer(a);
-}
-
-static void ref(struct response_stream *stream)
-{
-    ref_answer(part_of(stream)->answer);
-}
-
-static void unref(struct response_stream *stream)
-{
-    unref_answer(part_of(stream)->answer);
-}
-
 /* Of all parts together, because they share the answer's monitor. */
 static bool takes_long(const struct response_stream *stream, size_t len, bool is_end)
 {
@@ -115,8 +95,6 @@ static const struct response_stream_ops part_ops = {
     .finish = finish,
     .progress = progress,
     .is_cancelled = is_cancelled,
-    .ref = ref,
-    .unref = unref,
     .takes_long = takes_long,
 };
 
@@ -142,21 +120,15 @@ static bool is_request_cancelled(const struct response_stream *stream)
     return is_over(answer_of(stream));
 }
 
-static void ref_request(struct response_stream *stream)
+static void close_answer(struct response_stream *stream)
 {
-    ref_answer(answer_of(stream));
-}
-
-static void unref_request(struct response_stream *stream)
-{
-    unref_answer(answer_of(stream));
+    free_answer(answer_of(stream));
 }
 
 static const struct response_stream_ops request_ops = {
     .finish = finish_request,
     .is_cancelled = is_request_cancelled,
-    .ref = ref_request,
-    .unref = unref_request,
+    .close = close_answer,
 };
 
 /* ---- open ---- */
@@ -170,7 +142,7 @@ int openai_answer_open(struct openai_answer **out, struct http_exchange *x,
     int rc = mem_array(&a, 1, sizeof *a, err);
     if (rc) return rc;
     *a = (struct openai_answer){
-        .base = {.ops = &request_ops}, .x = x, .tok = tok, .n_references = 1};
+        .base = {.ops = &request_ops, .n_references = 1}, .x = x, .tok = tok};
     a->names = *names;
     monitor_open(&a->monitor);
     http_exchange_ref(x);
@@ -224,7 +196,8 @@ int openai_answer_expect(struct openai_answer *a, const struct openai_request *r
     TRY(mem_array(&a->parts, (size_t)n_jobs, sizeof *a->parts, err));
     a->n_parts = a->n_left = n_jobs;
     for (int i = 0; i < n_jobs; i++) {
-        a->parts[i] = (struct openai_part){.base = {.ops = &part_ops}, .answer = a, .number = i};
+        a->parts[i] = (struct openai_part){
+            .base = {.ops = &part_ops, .holder = &a->base}, .answer = a, .number = i};
     }
     TRY(mem_array(&a->choices, (size_t)n_jobs * (size_t)a->n, sizeof *a->choices, err));
     a->n_choices = n_jobs * a->n;

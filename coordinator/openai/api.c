@@ -112,7 +112,7 @@ void openai_start(struct openai_api *api, struct http_exchange *x, const char *p
     }
     struct response_stream *whole = openai_answer_whole(answer);
     hand_over(api, x, whole, state, work, makes_job);
-    whole->ops->unref(whole);
+    response_stream_unref(whole);
 }
 
 /* ---- what is answered at once ---- */

@@ -2,7 +2,6 @@
 #include "coordinator/openai/events.h"
 
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/text/json_text.h"
@@ -19,7 +18,6 @@ struct events {
     struct http_exchange *x;
     uint64_t n_sent; /* messages that the client has */
     bool has_begun;
-    atomic_int n_references;
 };
 
 static struct events *events_of(const struct response_stream *stream)
@@ -123,17 +121,10 @@ static bool is_cancelled(const struct response_stream *stream)
     return http_is_gone(events_of(stream)->x);
 }
 
-static void ref(struct response_stream *stream)
+static void close_events(struct response_stream *stream)
 {
-    events_of(stream)->n_references++;
-}
-
-static void unref(struct response_stream *stream)
-{
-    struct events *e = events_of(stream);
-    if (--e->n_references > 0) return;
-    http_exchange_unref(e->x);
-    free(e);
+    http_exchange_unref(events_of(stream)->x);
+    free(stream);
 }
 
 static const struct response_stream_ops ops = {
@@ -141,8 +132,7 @@ static const struct response_stream_ops ops = {
     .finish = finish,
     .progress = progress,
     .is_cancelled = is_cancelled,
-    .ref = ref,
-    .unref = unref,
+    .close = close_events,
     .idle = send_comment,
 };
 
@@ -153,7 +143,7 @@ int openai_events_open(struct response_stream **stream, struct http_exchange *x,
     *stream = NULL;
     int rc = mem_array(&e, 1, sizeof *e, err);
     if (rc) return rc;
-    *e = (struct events){.base = {.ops = &ops}, .x = x, .n_sent = first, .n_references = 1};
+    *e = (struct events){.base = {.ops = &ops, .n_references = 1}, .x = x, .n_sent = first};
     http_exchange_ref(x);
     *stream = &e->base;
     return 0;

@@ -280,7 +280,7 @@ static int start_watch(struct openai_api *api, struct http_exchange *x, struct e
                                      .work = watch,
                                      .deadline_us = INT64_MAX};
     intake_hand_over(&task, &no_body);
-    stream->ops->unref(stream);
+    response_stream_unref(stream);
     return 0;
 }
 

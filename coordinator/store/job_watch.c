@@ -55,7 +55,7 @@ struct job_watch {
 
 static void watcher_free(struct watcher *w)
 {
-    w->stream->ops->unref(w->stream);
+    response_stream_unref(w->stream);
     free(w);
 }
 
@@ -351,7 +351,7 @@ int job_watch_add(struct job_watch *watch, struct response_stream *stream, const
     w->from_token = from_token > INT32_MAX ? INT32_MAX : (int)from_token;
     w->spoke_us = clock_now_us();
     snprintf(w->id, sizeof w->id, "%s", id);
-    stream->ops->ref(stream);
+    response_stream_ref(stream);
     monitor_enter(&watch->monitor);
     bool is_late = watch->is_ended || watch->is_draining;
     if (!is_late) {

@@ -39,7 +39,7 @@ static void on_watch(struct rpc_call *call, void *state, const uint8_t *data, si
     struct response_stream *stream;
     ck_assert_int_eq(grpc_stream_open(&stream, call, &failure), 0);
     ck_assert_int_eq(job_watch_add(watch, stream, job.id, from, 0, &failure), 0);
-    stream->ops->unref(stream);
+    response_stream_unref(stream);
 }
 
 static const struct rpc_method method = {.path = "/test/Watch", .on_message = on_watch};
@@ -220,11 +220,6 @@ static bool is_never_cancelled(const struct response_stream *stream)
     return false;
 }
 
-static void hold(struct response_stream *stream)
-{
-    (void)stream;
-}
-
 static void take_idle(struct response_stream *stream)
 {
     struct told *t = (struct told *)stream;
@@ -237,15 +232,13 @@ static const struct response_stream_ops told_ops = {.send = take,
                                                     .finish = take_end,
                                                     .progress = read_all_of_it,
                                                     .is_cancelled = is_never_cancelled,
-                                                    .ref = hold,
-                                                    .unref = hold,
                                                     .idle = take_idle};
 
 static struct told told[2];
 
 static struct told *watch_told(int i, int64_t delay_us)
 {
-    told[i] = (struct told){.base = {.ops = &told_ops}, .delay_us = delay_us};
+    told[i] = (struct told){.base = {.ops = &told_ops, .n_references = 1}, .delay_us = delay_us};
     monitor_open(&told[i].monitor);
     CHECK_OK(job_watch_add(watch, &told[i].base, job.id, 0, 0, &err));
     return &told[i];

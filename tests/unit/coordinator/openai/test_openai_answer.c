@@ -151,7 +151,7 @@ static const char *read_answer(const char *status, const char *type)
     char want[64];
     size_t len = 0;
     ssize_t n;
-    openai_answer_whole(answer)->ops->unref(openai_answer_whole(answer));
+    response_stream_unref(openai_answer_whole(answer));
     while ((n = read(client, read_text + len, sizeof read_text - 1 - len)) > 0) {
         len += (size_t)n;
     }
@@ -413,7 +413,7 @@ START_TEST(a_client_that_leaves_cancels_its_jobs)
     }
     ck_assert(stream->ops->is_cancelled(stream));
     finish(0, ERR_CANCELLED, "the client has left");
-    openai_answer_whole(answer)->ops->unref(openai_answer_whole(answer));
+    response_stream_unref(openai_answer_whole(answer));
     client = -1;
 }
 END_TEST
