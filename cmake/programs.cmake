@@ -28,7 +28,7 @@ target_sources(outrider_page PRIVATE ${page_code})
 outrider_room(discovery FOLDERS coordinator/discovery LINK outrider_proto outrider_rpc)
 outrider_room(kv FOLDERS coordinator/kv LINK outrider_backend)
 outrider_room(target FOLDERS coordinator/target LINK outrider_discovery outrider_accept)
-outrider_room(job FOLDERS coordinator/job EXCLUDE "/(sender|response_stream)\\.[ch]$"
+outrider_room(job FOLDERS coordinator/job EXCLUDE "/(sender|response_stream|answer_message)\\.[ch]$"
   LINK outrider_sender outrider_signals outrider_discovery outrider_lookup outrider_tokenizer)
 outrider_room(store FOLDERS coordinator/store EXCLUDE "/(jobs|jobs_record)\\.c$"
   LINK outrider_jobs outrider_job)

@@ -3,60 +3,28 @@
  * decoded. */
 #include "proto/generation_wire.h"
 
-#include <string.h>
+#include "base/packer.h"
 
-enum { LINE_BYTES = 64 }; /* an arena rounds every block up to this */
-
-/* Counts at first, because the arena has no base then; copies in the second pass. */
-struct keeper {
-    struct arena *arena;
-    size_t n_bytes;
-};
-
-static void *keep(struct keeper *k, const void *data, size_t bytes)
+static const struct token_ban *keep_bans(struct packer *p, const struct generate_request *req)
 {
-    k->n_bytes += (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
-    if (!k->arena || !bytes) return NULL;
-    void *copy = arena_take(k->arena, bytes, 1);
-    if (copy) memcpy(copy, data, bytes);
-    return copy;
-}
-
-static const char *keep_text(struct keeper *k, const char *text)
-{
-    return text && text[0] ? keep(k, text, strlen(text) + 1) : "";
-}
-
-static void keep_stops(struct keeper *k, struct generate_request *req)
-{
-    const char **stops = keep(k, req->stop, (size_t)req->n_stop * sizeof *stops);
-    for (int i = 0; i < req->n_stop; i++) {
-        const char *text = keep_text(k, req->stop[i]);
-        if (stops) stops[i] = text;
-    }
-    req->stop = stops;
-}
-
-static void keep_bans(struct keeper *k, struct generate_request *req)
-{
-    struct token_ban *bans = keep(k, req->bans, (size_t)req->n_bans * sizeof *bans);
+    struct token_ban *bans = packer_array(p, req->bans, (size_t)req->n_bans, sizeof *bans);
     for (int i = 0; i < req->n_bans; i++) {
-        const int32_t *ids =
-            keep(k, req->bans[i].ids, (size_t)req->bans[i].n * sizeof *req->bans[i].ids);
+        const struct token_ban *from = &req->bans[i];
+        const int32_t *ids = packer_array(p, from->ids, (size_t)from->n, sizeof *ids);
         if (bans) bans[i].ids = ids;
     }
-    req->bans = bans;
+    return bans;
 }
 
-static struct generate_request keep_parts(struct keeper *k, struct generate_request req)
+static struct generate_request keep_parts(struct packer *p, struct generate_request req)
 {
-    req.rule = keep_text(k, req.rule);
-    req.request_id = keep_text(k, req.request_id);
-    req.client = keep_text(k, req.client);
-    req.biases = keep(k, req.biases, (size_t)req.n_biases * sizeof *req.biases);
-    req.stop_ids = keep(k, req.stop_ids, (size_t)req.n_stop_ids * sizeof *req.stop_ids);
-    keep_stops(k, &req);
-    keep_bans(k, &req);
+    req.rule = packer_string(p, req.rule);
+    req.request_id = packer_string(p, req.request_id);
+    req.client = packer_string(p, req.client);
+    req.biases = packer_array(p, req.biases, (size_t)req.n_biases, sizeof *req.biases);
+    req.stop_ids = packer_array(p, req.stop_ids, (size_t)req.n_stop_ids, sizeof *req.stop_ids);
+    req.stop = packer_strings(p, req.stop, req.n_stop);
+    req.bans = keep_bans(p, &req);
     req.prompt = NULL;
     req.prompt_len = 0;
     req.prompt_ids = NULL;
@@ -69,11 +37,12 @@ static struct generate_request keep_parts(struct keeper *k, struct generate_requ
 int generate_request_keep(struct generate_request *kept, struct arena *arena,
                           const struct generate_request *req, struct error *err)
 {
-    struct keeper count = {0};
-    keep_parts(&count, *req);
-    int rc = arena_open(arena, count.n_bytes, err);
+    struct packer packer = {0};
+    keep_parts(&packer, *req);
+    int rc = arena_open(arena, packer.n_bytes, err);
     if (rc) return rc;
-    struct keeper copy = {.arena = arena};
-    *kept = keep_parts(&copy, *req);
+    packer = (struct packer){.block = arena->base};
+    *kept = keep_parts(&packer, *req);
+    arena->used_bytes = packer.n_bytes;
     return 0;
 }

@@ -25,7 +25,7 @@ struct gateway_jobs {
 static int send_encoded(struct response_stream *stream, struct buffer *reply, int rc,
                         struct error *err)
 {
-    if (!rc) rc = stream->ops->send(stream, reply->data, reply->len, err);
+    if (!rc) rc = stream->ops->send_encoded(stream, reply->data, reply->len, err);
     if (!rc) stream->ops->finish(stream, 0, "", false);
     buffer_free(reply);
     return rc;

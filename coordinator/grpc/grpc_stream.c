@@ -1,4 +1,4 @@
-/* Messages and ends go to the call as they are. */
+/* Messages of the engine become protobuf here; ends go to the call as they are. */
 #include "coordinator/grpc/grpc_stream.h"
 
 #include <stdlib.h>
@@ -17,9 +17,24 @@ static struct rpc_call *call_of(const struct response_stream *stream)
     return ((const struct grpc_stream *)stream)->call;
 }
 
-static int send(struct response_stream *stream, const uint8_t *data, size_t len, struct error *err)
+static int encode(struct buffer *buf, const struct answer_message *message, struct error *err)
+{
+    if (message->scores) return score_reply_encode(buf, message->scores, err);
+    if (message->description) return service_description_encode(buf, message->description, err);
+    return generate_reply_encode(buf, message->reply, err);
+}
+
+static int send_encoded(struct response_stream *stream, const uint8_t *data, size_t len,
+                        struct error *err)
 {
     return rpc_call_send(call_of(stream), data, len, err);
+}
+
+static int send(struct response_stream *stream, const struct answer_message *message,
+                struct buffer *scratch, struct error *err)
+{
+    int rc = encode(scratch, message, err);
+    return rc ? rc : send_encoded(stream, scratch->data, scratch->len, err);
 }
 
 /* The queue is full, or the coordinator drains or has no group: others may take the request. */
@@ -57,6 +72,7 @@ static void close_stream(struct response_stream *stream)
 
 static const struct response_stream_ops ops = {
     .send = send,
+    .send_encoded = send_encoded,
     .finish = finish,
     .progress = progress,
     .is_cancelled = is_cancelled,

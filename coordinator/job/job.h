@@ -17,11 +17,11 @@ struct sequence;
 /* How the engine thread answers a job. It does not know who asked: a client that waits
  * (coordinator/job/sent_reply.h), or the store of submitted jobs
  * (coordinator/store/stored_reply.h). Each of the five after `started` sends one message; a job of
- * one kind gets only its own messages. Then comes either done or fail, once. Errors of a message:
- * ERR_CANCELLED nobody waits for the answer any more, ERR_EXHAUSTED there is no room to keep it
- * (--jobs-bytes), those of encoding. */
+ * one kind gets only its own messages, which the reply copies or encodes. Then comes either done or
+ * fail, once. Errors of a message: ERR_CANCELLED nobody waits for the answer any more,
+ * ERR_EXHAUSTED there is no room to keep it (--jobs-bytes), ERR_NO_MEMORY, those of encoding. */
 struct reply_ops {
-    /* The engine has begun with the job. NULL: whoever waits is not told. */
+    /* The engine has begun with the job. NULL: nobody is told. */
     void (*started)(struct reply *reply);
     /* JOB_GENERATE: committed tokens, again and again, and at the end the summary. */
     int (*tokens)(struct reply *reply, const struct generate_tokens *tokens, struct error *err);
@@ -37,7 +37,7 @@ struct reply_ops {
     void (*done)(struct reply *reply);
     /* The answer ends with an error; text says what is wrong, for the client. */
     void (*fail)(struct reply *reply, int code, const char *text);
-    /* What the reader has and has not read. NULL: nobody needs to wait for one. */
+    /* Returns how much the client has read, and how much it has not. NULL: none reads slowly. */
     struct backpressure_progress (*progress)(const struct reply *reply);
     /* True once nobody waits for the answer any more. The engine asks between rounds. */
     bool (*is_cancelled)(const struct reply *reply);
@@ -47,7 +47,7 @@ struct reply_ops {
 
 struct reply {
     const struct reply_ops *ops;
-    struct buffer *buffer; /* of the engine that has the job: messages are encoded in it */
+    struct buffer *buffer; /* of the engine that has the job, for a reply that encodes */
     enum job_end end;      /* the engine writes it before it calls done or fail */
 };
 

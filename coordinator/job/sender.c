@@ -9,37 +9,41 @@
 #include "base/memory.h"
 #include "base/text/buffer.h"
 
+/* Bytes are those of copies, about twice as many as of encoded messages. */
 enum {
     FEW = 2, /* so little leaves from an engine thread: a wake-up costs as much */
-    FEW_BYTES = 4096,
+    FEW_BYTES = 8192,
     MANY = 64, /* so much while the target computes, which takes longer */
-    MANY_BYTES = 1 << 16
+    MANY_BYTES = 128 << 10
 };
 
-/* A message, or the end of an answer with the text for the client. */
+/* A message, or the end of an answer. */
 struct item {
     struct response_stream *stream; /* with a reference */
-    size_t begin, len;              /* in the batch's bytes */
+    struct answer_message *message; /* owned; NULL = the end */
+    char *text;                     /* owned; of the end, for the client */
+    size_t n_bytes;                 /* of either */
     int code;                       /* of the end */
-    bool is_end, is_abort;
+    bool is_abort;
 };
 
 struct batch {
     struct item *items;
     size_t n, capacity;
-    struct buffer bytes;
+    size_t n_bytes;
 };
 
 /* A thread, and what waits for it. */
 struct lane {
     pthread_t thread;
     bool has_thread;
-    struct batch leaving; /* under the lock until the thread takes it */
-    struct batch sending; /* the thread's */
+    struct batch leaving;  /* under the lock until the thread takes it */
+    struct batch sending;  /* the thread's */
+    struct buffer scratch; /* the sending thread's, which may be an engine thread (is_lent) */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool is_busy, is_closing; /* somebody has a batch, or one waits; no more will come */
-    bool is_lent;             /* an engine thread sends: what comes meanwhile waits behind it */
+    bool is_lent;             /* an engine thread sends, and what comes meanwhile waits for it */
     struct lane *large;       /* where that goes which takes long; NULL = nowhere else */
 };
 
@@ -51,31 +55,37 @@ struct sender {
 
 /* ---- batches ---- */
 
-/* Adds an item with a reference that it has already. */
-static int add(struct batch *batch, const struct item *item, const void *data, struct error *err)
+static void free_item(const struct item *item)
+{
+    free(item->message);
+    free(item->text);
+}
+
+/* Takes the item over, with a reference that it has already, unless there is no memory. */
+static int add(struct batch *batch, const struct item *item, struct error *err)
 {
     int rc = mem_grow(&batch->items, &batch->capacity, batch->n + 1, err);
-    size_t begin = batch->bytes.len;
-    if (!rc) rc = buffer_append(&batch->bytes, data, item->len, err);
     if (rc) return rc;
-    batch->items[batch->n] = *item;
-    batch->items[batch->n++].begin = begin;
+    batch->items[batch->n++] = *item;
+    batch->n_bytes += item->n_bytes;
     return 0;
+}
+
+static void clear(struct batch *batch)
+{
+    batch->n = 0;
+    batch->n_bytes = 0;
 }
 
 /* Appends all of `from`, which is empty then. */
 static int append(struct batch *to, struct batch *from, struct error *err)
 {
     int rc = mem_grow(&to->items, &to->capacity, to->n + from->n, err);
-    size_t begin = to->bytes.len;
-    if (!rc) rc = buffer_append(&to->bytes, from->bytes.data, from->bytes.len, err);
     if (rc) return rc;
-    for (size_t i = 0; i < from->n; i++) {
-        to->items[to->n] = from->items[i];
-        to->items[to->n++].begin += begin;
-    }
-    from->n = 0;
-    from->bytes.len = 0;
+    memcpy(to->items + to->n, from->items, from->n * sizeof *from->items);
+    to->n += from->n;
+    to->n_bytes += from->n_bytes;
+    clear(from);
     return 0;
 }
 
@@ -86,63 +96,59 @@ static void swap(struct batch *a, struct batch *b)
     *b = c;
 }
 
-static void free_batch(struct batch *batch)
-{
-    free(batch->items);
-    buffer_free(&batch->bytes);
-}
-
 /* ---- what leaves ---- */
 
-static void send_item(const struct item *item, const uint8_t *data)
+static void send_item(const struct item *item, struct buffer *scratch)
 {
     const struct response_stream_ops *ops = item->stream->ops;
     struct error err;
-    if (item->is_end) {
-        ops->finish(item->stream, item->code, (const char *)data, item->is_abort);
+    if (!item->message) {
+        ops->finish(item->stream, item->code, item->text, item->is_abort);
     } else {
         /* A message less would go unnoticed, so the answer ends here; what follows is ignored. */
-        int rc = ops->send(item->stream, data, item->len, &err);
+        int rc = ops->send(item->stream, item->message, scratch, &err);
         if (rc) ops->finish(item->stream, rc, err.text, false);
     }
     response_stream_unref(item->stream);
+    free_item(item);
 }
 
-/* Everything behind something that takes long goes the same way, so that it stays in order. */
+/* Everything after something that takes long goes the same way, so that it stays in order. */
 static bool goes_to_large(const struct item *item)
 {
     struct response_stream *stream = item->stream;
     if (!stream->has_large && stream->ops->takes_long) {
-        stream->has_large = stream->ops->takes_long(stream, item->len, item->is_end);
+        stream->has_large = stream->ops->takes_long(stream, item->n_bytes, !item->message);
     }
     return stream->has_large;
 }
 
-static void push(struct lane *lane, const struct item *item, const uint8_t *data)
+/* Takes the item over. */
+static void push(struct lane *lane, const struct item *item)
 {
     struct error err;
     pthread_mutex_lock(&lane->lock);
-    int rc = add(&lane->leaving, item, data, &err);
+    int rc = add(&lane->leaving, item, &err);
     lane->is_busy = true;
     pthread_cond_signal(&lane->changed);
     pthread_mutex_unlock(&lane->lock);
     if (!rc) return;
     item->stream->ops->finish(item->stream, rc, err.text, true);
     response_stream_unref(item->stream);
+    free_item(item);
 }
 
-static void send_batch(struct batch *batch, struct lane *large)
+/* Sends what is in the batch, which is one of the lane's. */
+static void send_batch(struct batch *batch, struct lane *lane)
 {
     for (size_t i = 0; i < batch->n; i++) {
         const struct item *item = &batch->items[i];
-        const uint8_t *data = batch->bytes.data + item->begin;
-        if (large && goes_to_large(item))
-            push(large, item, data);
+        if (lane->large && goes_to_large(item))
+            push(lane->large, item);
         else
-            send_item(item, data);
+            send_item(item, &lane->scratch);
     }
-    batch->n = 0;
-    batch->bytes.len = 0;
+    clear(batch);
 }
 
 /* ---- threads ---- */
@@ -159,7 +165,7 @@ static void *run(void *arg)
         if (!lane->leaving.n) break;
         swap(&lane->leaving, &lane->sending);
         pthread_mutex_unlock(&lane->lock);
-        send_batch(&lane->sending, lane->large);
+        send_batch(&lane->sending, lane);
         pthread_mutex_lock(&lane->lock);
         lane->is_busy = lane->leaving.n > 0;
     }
@@ -191,8 +197,9 @@ static void end_lane(struct lane *lane)
 
 static void free_lane(struct lane *lane)
 {
-    free_batch(&lane->leaving);
-    free_batch(&lane->sending);
+    free(lane->leaving.items);
+    free(lane->sending.items);
+    buffer_free(&lane->scratch);
     pthread_cond_destroy(&lane->changed);
     pthread_mutex_destroy(&lane->lock);
 }
@@ -216,10 +223,10 @@ void sender_close(struct sender *s)
 {
     if (!s) return;
     end_lane(&s->quick);
-    send_batch(&s->listed, &s->large);
+    send_batch(&s->listed, &s->quick);
     end_lane(&s->large);
-    free_batch(&s->listed);
-    free_batch(&s->here);
+    free(s->listed.items);
+    free(s->here.items);
     free_lane(&s->quick);
     free_lane(&s->large);
     free(s);
@@ -227,20 +234,24 @@ void sender_close(struct sender *s)
 
 /* ---- engine threads ---- */
 
-static int list(struct sender *s, const struct item *item, const void *data, struct error *err)
+/* Takes the item over, unless there is no memory. */
+static int list(struct sender *s, const struct item *item, struct error *err)
 {
     pthread_mutex_lock(&s->quick.lock);
-    int rc = add(&s->listed, item, data, err);
+    int rc = add(&s->listed, item, err);
     if (!rc) response_stream_ref(item->stream);
     pthread_mutex_unlock(&s->quick.lock);
+    if (rc) free_item(item);
     return rc;
 }
 
-int sender_send(struct sender *s, struct response_stream *stream, const uint8_t *data, size_t len,
-                struct error *err)
+/* The copy is made before the lock is taken, which other engines may wait for. */
+int sender_send(struct sender *s, struct response_stream *stream,
+                const struct answer_message *message, struct error *err)
 {
-    const struct item item = {.stream = stream, .len = len};
-    return list(s, &item, data, err);
+    struct item item = {.stream = stream};
+    int rc = answer_message_copy(&item.message, &item.n_bytes, message, err);
+    return rc ? rc : list(s, &item, err);
 }
 
 void sender_finish(struct sender *s, struct response_stream *stream, int code, const char *text,
@@ -248,15 +259,15 @@ void sender_finish(struct sender *s, struct response_stream *stream, int code, c
 {
     struct error err;
     const struct item item = {.stream = stream,
-                              .len = strlen(text) + 1,
+                              .text = strdup(text),
+                              .n_bytes = strlen(text) + 1,
                               .code = code,
-                              .is_end = true,
                               .is_abort = is_abort};
-    if (list(s, &item, text, &err)) stream->ops->finish(stream, code, text, is_abort);
+    if (!item.text || list(s, &item, &err)) stream->ops->finish(stream, code, text, is_abort);
 }
 
-/* What is listed by all engines leaves in order: it is sent here while the lane has nothing, and
- * what is flushed meanwhile waits until that is done. */
+/* Messages of all engines leave in the order in which they were listed: they are sent here while
+ * the lane has nothing, and what is flushed meanwhile waits until that is done. */
 void sender_flush(struct sender *s, bool has_time)
 {
     struct lane *lane = &s->quick;
@@ -264,7 +275,7 @@ void sender_flush(struct sender *s, bool has_time)
     struct error err;
     size_t n_most = has_time ? MANY : FEW, bytes_most = has_time ? MANY_BYTES : FEW_BYTES;
     pthread_mutex_lock(&lane->lock);
-    bool leaves_here = !lane->is_busy && listed->n <= n_most && listed->bytes.len <= bytes_most;
+    bool leaves_here = !lane->is_busy && listed->n <= n_most && listed->n_bytes <= bytes_most;
     if (listed->n == 0) {
         leaves_here = false;
     } else if (leaves_here) {
@@ -281,7 +292,7 @@ void sender_flush(struct sender *s, bool has_time)
     }
     pthread_mutex_unlock(&lane->lock);
     if (!leaves_here) return;
-    send_batch(&s->here, lane->large);
+    send_batch(&s->here, lane);
     pthread_mutex_lock(&lane->lock);
     lane->is_lent = false;
     lane->is_busy = lane->leaving.n > 0;

@@ -14,43 +14,41 @@ static struct sent_reply *sent(struct reply *reply)
     return (struct sent_reply *)reply;
 }
 
-/* Sends what was encoded, when that went well. */
-static int send_encoded(struct reply *reply, int rc, struct error *err)
+static int send(struct reply *reply, const struct answer_message *message, struct error *err)
 {
-    const struct buffer *buffer = reply->buffer;
-    if (rc) return rc;
-    return sender_send(sent(reply)->sender, sent(reply)->stream, buffer->data, buffer->len, err);
+    return sender_send(sent(reply)->sender, sent(reply)->stream, message, err);
+}
+
+static int send_reply(struct reply *reply, const struct generate_reply *part, struct error *err)
+{
+    return send(reply, &(struct answer_message){.reply = part}, err);
 }
 
 static int send_tokens(struct reply *reply, const struct generate_tokens *tokens, struct error *err)
 {
-    const struct generate_reply message = {.tokens = tokens};
-    return send_encoded(reply, generate_reply_encode(reply->buffer, &message, err), err);
+    return send_reply(reply, &(struct generate_reply){.tokens = tokens}, err);
 }
 
 static int send_summary(struct reply *reply, const struct generate_summary *summary,
                         struct error *err)
 {
-    const struct generate_reply message = {.summary = summary};
-    return send_encoded(reply, generate_reply_encode(reply->buffer, &message, err), err);
+    return send_reply(reply, &(struct generate_reply){.summary = summary}, err);
 }
 
 static int send_echo(struct reply *reply, const struct score_reply *scores, struct error *err)
 {
-    const struct generate_reply message = {.echo = scores};
-    return send_encoded(reply, generate_reply_encode(reply->buffer, &message, err), err);
+    return send_reply(reply, &(struct generate_reply){.echo = scores}, err);
 }
 
 static int send_scores(struct reply *reply, const struct score_reply *scores, struct error *err)
 {
-    return send_encoded(reply, score_reply_encode(reply->buffer, scores, err), err);
+    return send(reply, &(struct answer_message){.scores = scores}, err);
 }
 
 static int send_description(struct reply *reply, const struct service_description *description,
                             struct error *err)
 {
-    int rc = service_description_encode(reply->buffer, description, err);
-    return send_encoded(reply, rc, err);
+    return send(reply, &(struct answer_message){.description = description}, err);
 }
 
 static void end_well(struct reply *reply)
@@ -58,7 +56,7 @@ static void end_well(struct reply *reply)
     sender_finish(sent(reply)->sender, sent(reply)->stream, 0, "", false);
 }
 
-/* What a client has not read is not kept for it after it was given up. */
+/* Drops what a slow client has not read, once the engine has given it up. */
 static void end_with_error(struct reply *reply, int code, const char *text)
 {
     bool is_abort = reply->end == JOB_END_SLOW_READER;

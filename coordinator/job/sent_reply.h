@@ -1,5 +1,4 @@
-/* Answers a client that waits: encodes the messages of generation.proto and sends them through an
- * stream. */
+/* Answers a client that waits, through its response stream. */
 #pragma once
 
 #include "coordinator/job/job.h"

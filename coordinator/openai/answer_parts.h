@@ -60,9 +60,9 @@ struct openai_answer {
 };
 
 /* Inside the monitor. A message of the part's job. Errors: ERR_CANCELLED the answer is over,
- * ERR_EXHAUSTED it would occupy too much; ERR_FORMAT, ERR_NO_MEMORY. */
-int openai_answer_take(struct openai_part *part, const uint8_t *data, size_t len,
-                       struct arena *arena, struct error *err);
+ * ERR_EXHAUSTED it would occupy too much, ERR_NO_MEMORY. */
+int openai_answer_take(struct openai_part *part, const struct answer_message *message,
+                       struct error *err);
 /* Inside the monitor. The part's job has ended well; with the last one, the answer. */
 void openai_answer_end(struct openai_part *part);
 /* Inside the monitor. Ends the answer with an error, unless it is over. */

@@ -4,12 +4,8 @@
 
 #include "coordinator/openai/answer_parts.h"
 
-enum {
-    /* A token of a few bytes decodes into many more. */
-    ARENA_RATIO = 32,
-    ARENA_SLACK_BYTES = 8192,
-    LARGE_BYTES = 16384 /* of a message, or of an answer at its end; half a millisecond of work */
-};
+/* Half a millisecond of work: of a copied message, and of what an answer keeps until its end. */
+enum { LARGE_MESSAGE_BYTES = 32 << 10, LARGE_ANSWER_BYTES = 16 << 10 };
 
 /* ---- the stream of a job ---- */
 
@@ -18,16 +14,14 @@ static struct openai_part *part_of(struct response_stream *stream)
     return (struct openai_part *)stream;
 }
 
-static int send(struct response_stream *stream, const uint8_t *data, size_t len, struct error *err)
+static int send(struct response_stream *stream, const struct answer_message *message,
+                struct buffer *scratch, struct error *err)
 {
     struct openai_answer *a = part_of(stream)->answer;
-    struct arena arena;
-    int rc = arena_open(&arena, ARENA_RATIO * len + ARENA_SLACK_BYTES, err);
-    if (rc) return rc;
+    (void)scratch;
     monitor_enter(&a->monitor);
-    rc = openai_answer_take(part_of(stream), data, len, &arena, err);
+    int rc = openai_answer_take(part_of(stream), message, err);
     monitor_leave(&a->monitor);
-    arena_close(&arena);
     return rc;
 }
 
@@ -82,11 +76,12 @@ static void free_answer(struct openai_answer *a)
     free(a);
 }
 
-/* Of all parts together, because they share the answer's monitor. */
-static bool takes_long(const struct response_stream *stream, size_t len, bool is_end)
+/* Counts all parts together, because they share the answer's monitor. */
+static bool takes_long(const struct response_stream *stream, size_t n_bytes, bool is_end)
 {
     struct openai_answer *a = ((const struct openai_part *)stream)->answer;
-    if (len > LARGE_BYTES || (is_end && a->n_bytes > LARGE_BYTES)) a->is_large = true;
+    size_t kept = is_end ? (size_t)a->n_bytes : 0;
+    if (n_bytes > LARGE_MESSAGE_BYTES || kept > LARGE_ANSWER_BYTES) a->is_large = true;
     return a->is_large;
 }
 

@@ -350,24 +350,15 @@ static int on_scores(struct openai_part *p, const struct score_reply *scores, st
     return on_echo(p, scores, err);
 }
 
-int openai_answer_take(struct openai_part *p, const uint8_t *data, size_t len, struct arena *arena,
+int openai_answer_take(struct openai_part *p, const struct answer_message *message,
                        struct error *err)
 {
-    struct openai_answer *a = p->answer;
-    struct generate_reply reply;
-    struct score_reply scores;
-    int rc = 0;
-    if (a->is_over) return error_set(err, ERR_CANCELLED, "the answer has ended");
-    if (a->scores_only) {
-        TRY(score_reply_decode(data, len, arena, &scores, err));
-        return on_scores(p, &scores, err);
-    }
-    TRY(generate_reply_decode(data, len, arena, &reply, err));
-    if (reply.echo) TRY(on_echo(p, reply.echo, err));
-    if (reply.tokens) TRY(on_tokens(p, reply.tokens, err));
-    if (reply.summary) TRY(on_summary(p, reply.summary, err));
-out:
-    return rc;
+    const struct generate_reply *reply = message->reply;
+    if (p->answer->is_over) return error_set(err, ERR_CANCELLED, "the answer has ended");
+    if (message->scores) return on_scores(p, message->scores, err);
+    if (reply->echo) return on_echo(p, reply->echo, err);
+    if (reply->tokens) return on_tokens(p, reply->tokens, err);
+    return on_summary(p, reply->summary, err);
 }
 
 /* Texts that were only scored have no summary. */

@@ -8,9 +8,6 @@
 #include "coordinator/openai/request/error.h"
 #include "coordinator/openai/shape.h"
 
-/* A token of a few bytes decodes into many more. */
-enum { ARENA_RATIO = 32, ARENA_SLACK_BYTES = 8192 };
-
 /* Used by the thread that begins it and then by that of those who watch alone, but for references
  * and what progress asks. */
 struct events {
@@ -75,18 +72,13 @@ static int send_reply(struct events *e, const struct generate_reply *reply, stru
     return send_event(e, "summary", summary_of(reply->summary), err);
 }
 
-static int send(struct response_stream *stream, const uint8_t *data, size_t len, struct error *err)
+static int send(struct response_stream *stream, const struct answer_message *message,
+                struct buffer *scratch, struct error *err)
 {
     struct events *e = events_of(stream);
-    struct generate_reply reply;
-    struct arena arena;
-    int rc = arena_open(&arena, ARENA_RATIO * len + ARENA_SLACK_BYTES, err);
-    if (rc) return rc;
+    (void)scratch;
     e->n_sent++;
-    rc = generate_reply_decode(data, len, &arena, &reply, err);
-    if (!rc) rc = send_reply(e, &reply, err);
-    arena_close(&arena);
-    return rc;
+    return send_reply(e, message->reply, err);
 }
 
 static void finish(struct response_stream *stream, int code, const char *text, bool is_abort)

@@ -3,12 +3,10 @@
 
 #include <stdlib.h>
 
+#include "coordinator/store/stored_message.h"
 #include "model/tokenizer/ids.h"
 
-/* A token of a few bytes decodes into many more. */
-enum { ARENA_RATIO = 32, ARENA_SLACK_BYTES = 65536 };
-
-/* What grows while the messages are read. */
+/* Parts of one text, which grow while the messages are read. */
 struct answer_parts {
     struct token_ids ids;
     struct buffer text;
@@ -23,32 +21,21 @@ static int add_tokens(struct answer_parts *parts, const struct generate_tokens *
     return rc ? rc : buffer_append(&parts->text, tokens->text, tokens->text_len, err);
 }
 
-/* Takes the arena over if the message is a summary, which points into it. */
-static int add_reply(struct job_answer *answer, const struct job_message *message,
-                     struct arena *arena, struct error *err)
-{
-    struct generate_reply reply;
-    struct answer_parts *parts = &answer->parts[message->sequence];
-    int rc = generate_reply_decode(message->data, message->len, arena, &reply, err);
-    if (rc || reply.echo) return rc;
-    if (reply.tokens) return add_tokens(parts, reply.tokens, err);
-    parts->summary = *reply.summary;
-    arena_close(&parts->arena);
-    parts->arena = *arena;
-    *arena = (struct arena){0};
-    answer->texts[message->sequence].summary = &parts->summary;
-    return 0;
-}
-
+/* A summary points into its arena, so it has one of its own. */
 static int add_message(struct job_answer *answer, const struct job_message *message,
                        struct error *err)
 {
-    struct arena arena;
+    struct generate_reply reply;
+    struct answer_parts *parts = &answer->parts[message->sequence];
+    bool is_summary = message->kind == JOB_MESSAGE_SUMMARY;
     if (message->kind == JOB_MESSAGE_ECHO) return 0; /* for those who watch */
-    int rc = arena_open(&arena, ARENA_RATIO * message->len + ARENA_SLACK_BYTES, err);
-    if (!rc) rc = add_reply(answer, message, &arena, err);
-    arena_close(&arena);
-    return rc;
+    int rc =
+        stored_message_decode(&reply, is_summary ? &parts->arena : &answer->arena, message, err);
+    if (rc) return rc;
+    if (!is_summary) return add_tokens(parts, reply.tokens, err);
+    parts->summary = *reply.summary;
+    answer->texts[message->sequence].summary = &parts->summary;
+    return 0;
 }
 
 static int read_messages(struct job_answer *answer, struct jobs *jobs, const char *id,
@@ -95,5 +82,6 @@ void job_answer_free(struct job_answer *answer)
     free(answer->parts);
     free(answer->texts);
     buffer_free(&answer->message);
+    arena_close(&answer->arena);
     *answer = (struct job_answer){0};
 }

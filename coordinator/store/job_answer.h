@@ -9,6 +9,7 @@ struct job_answer {
     struct job_text *texts;     /* [n] */
     struct answer_parts *parts; /* [n] */
     struct buffer message;
+    struct arena arena; /* of a message with tokens */
 };
 
 /* The answer so far, and the state of the owner's job after it. Errors: ERR_NOT_FOUND,

@@ -10,15 +10,13 @@
 #include "base/memory.h"
 #include "base/threads/monitor.h"
 #include "coordinator/job/backpressure.h"
-#include "proto/generation_wire.h"
+#include "coordinator/store/stored_message.h"
 
 enum {
     FULL_LOOK_US = 20000,  /* how often full buffers are looked at */
     GATHER_US = 1000,      /* so that the messages of a round make one turn, not one each */
     IDLE_LOOK_US = 200000, /* how often clients that have left are looked for */
     TURN_BYTES = 64 << 10, /* about as much for one watcher until the others have had their turn */
-    ARENA_RATIO = 32,
-    ARENA_SLACK_BYTES = 65536
 };
 
 struct watcher {
@@ -49,8 +47,8 @@ struct job_watch {
     bool is_draining, is_ended;
     /* The thread's. */
     struct watcher *first;
-    struct buffer message, cut;
-    struct arena arena;
+    struct buffer message, scratch;
+    struct arena arena; /* of the message as a struct */
 };
 
 static void watcher_free(struct watcher *w)
@@ -71,20 +69,10 @@ static void end_shutdown(struct watcher *w)
 
 /* ---- one message ---- */
 
-static int open_arena(struct job_watch *watch, size_t len, struct error *err)
+/* Leaves out the first n tokens; `ends` has room for the others. Text belongs to the token that
+ * completes it. */
+static void cut_tokens(struct generate_tokens *tokens, int n, uint32_t *ends)
 {
-    size_t wanted = ARENA_RATIO * len + ARENA_SLACK_BYTES;
-    arena_reset(&watch->arena);
-    if (watch->arena.size_bytes >= wanted) return 0;
-    arena_close(&watch->arena);
-    return arena_open(&watch->arena, wanted, err);
-}
-
-/* Leaves out the first n tokens. Text belongs to the token that completes it. */
-static int cut_tokens(struct generate_tokens *tokens, int n, struct arena *arena, struct error *err)
-{
-    uint32_t *ends = arena_take(arena, (size_t)(tokens->n - n), sizeof *ends);
-    if (!ends) return error_set(err, ERR_NO_MEMORY, "no room for %d tokens", tokens->n);
     uint32_t begin = tokens->text_ends[n - 1];
     for (int i = n; i < tokens->n; i++) {
         ends[i - n] = tokens->text_ends[i] - begin;
@@ -96,39 +84,40 @@ static int cut_tokens(struct generate_tokens *tokens, int n, struct arena *arena
     tokens->text += begin;
     tokens->text_len -= begin;
     if (tokens->logprobs) tokens->logprobs += n;
-    return 0;
 }
 
-/* The part of a message that begins at from_token, in watch->cut. */
-static int cut_message(struct job_watch *watch, const struct job_message *message, int from_token,
-                       struct error *err)
+/* Sends the message as a struct, without its first n_cut tokens. */
+static int send_decoded(struct job_watch *watch, struct watcher *w,
+                        const struct job_message *message, int n_cut, struct error *err)
 {
-    int rc = 0;
     struct generate_reply reply;
-    TRY(open_arena(watch, message->len, err));
-    TRY(generate_reply_decode(message->data, message->len, &watch->arena, &reply, err));
-    struct generate_tokens tokens = *reply.tokens;
-    TRY(cut_tokens(&tokens, from_token - message->first_token, &watch->arena, err));
-    reply.tokens = &tokens;
-    TRY(generate_reply_encode(&watch->cut, &reply, err));
+    struct generate_tokens tokens;
+    uint32_t *ends = NULL;
+    int rc = 0;
+    TRY(stored_message_decode(&reply, &watch->arena, message, err));
+    if (n_cut > 0) {
+        TRY(mem_array(&ends, (size_t)(message->n_tokens - n_cut), sizeof *ends, err));
+        tokens = *reply.tokens;
+        cut_tokens(&tokens, n_cut, ends);
+        reply.tokens = &tokens;
+    }
+    rc = w->stream->ops->send(w->stream, &(struct answer_message){.reply = &reply}, &watch->scratch,
+                              err);
 out:
+    free(ends);
     return rc;
 }
 
 static int send_message(struct job_watch *watch, struct watcher *w,
                         const struct job_message *message, struct error *err)
 {
-    int end = message->first_token + message->n_tokens, rc = 0;
+    const struct response_stream_ops *ops = w->stream->ops;
     bool is_tokens = message->kind == JOB_MESSAGE_TOKENS;
+    int n_cut = is_tokens ? w->from_token - message->first_token : 0;
     if (message->kind == JOB_MESSAGE_ECHO && w->from_token > 0) return 0;
-    if (is_tokens && message->first_token < w->from_token) {
-        if (end <= w->from_token) return 0;
-        TRY(cut_message(watch, message, w->from_token, err));
-        return w->stream->ops->send(w->stream, watch->cut.data, watch->cut.len, err);
-    }
-    rc = w->stream->ops->send(w->stream, message->data, message->len, err);
-out:
-    return rc;
+    if (n_cut > 0 && n_cut >= message->n_tokens) return 0;
+    if (n_cut > 0 || !ops->send_encoded) return send_decoded(watch, w, message, n_cut, err);
+    return ops->send_encoded(w->stream, message->data, message->len, err);
 }
 
 /* ---- one watcher ---- */
@@ -335,7 +324,7 @@ void job_watch_close(struct job_watch *watch)
     job_watch_end(watch);
     monitor_close(&watch->monitor);
     buffer_free(&watch->message);
-    buffer_free(&watch->cut);
+    buffer_free(&watch->scratch);
     arena_close(&watch->arena);
     free(watch);
 }

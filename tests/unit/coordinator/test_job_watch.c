@@ -44,27 +44,37 @@ static void on_watch(struct rpc_call *call, void *state, const uint8_t *data, si
 
 static const struct rpc_method method = {.path = "/test/Watch", .on_message = on_watch};
 
-/* Token i of the answer has the id i and a long text. */
-static void append_token(int i)
+/* A message with n tokens of the answer: token i has the id i and a long text. */
+static void append_tokens(int first, int n)
 {
-    static char text[TEXT_BYTES];
-    const int32_t id = i;
-    const enum token_origin origin = TOKEN_PLAIN;
-    const uint32_t end = TEXT_BYTES;
-    memset(text, 'a' + i % 26, sizeof text);
-    const struct generate_tokens tokens = {.n = 1,
-                                           .ids = &id,
-                                           .origins = &origin,
-                                           .text_ends = &end,
+    enum { MOST = 4 };
+    static char text[MOST * TEXT_BYTES];
+    int32_t ids[MOST];
+    enum token_origin origins[MOST] = {TOKEN_PLAIN};
+    uint32_t ends[MOST];
+    for (int i = 0; i < n; i++) {
+        ids[i] = first + i;
+        ends[i] = (uint32_t)(i + 1) * TEXT_BYTES;
+        memset(text + i * TEXT_BYTES, 'a' + (first + i) % 26, TEXT_BYTES);
+    }
+    const struct generate_tokens tokens = {.n = n,
+                                           .ids = ids,
+                                           .origins = origins,
+                                           .text_ends = ends,
                                            .text = text,
-                                           .text_len = TEXT_BYTES,
+                                           .text_len = (size_t)n * TEXT_BYTES,
                                            .rejected_id = -1,
                                            .rejected_text = ""};
     const struct generate_reply reply = {.tokens = &tokens};
     CHECK_OK(generate_reply_encode(&buf, &reply, &err));
     const struct job_message message = {
-        .kind = JOB_MESSAGE_TOKENS, .n_tokens = 1, .data = buf.data, .len = buf.len};
+        .kind = JOB_MESSAGE_TOKENS, .n_tokens = n, .data = buf.data, .len = buf.len};
     CHECK_OK(jobs_append(jobs, job.number, &message, &err));
+}
+
+static void append_token(int i)
+{
+    append_tokens(i, 1);
 }
 
 static void setup(void)
@@ -176,6 +186,9 @@ struct told {
     struct monitor monitor;
     int64_t delay_us;
     int n_came, n_idle, n_ends, code;
+    int n_tokens, next_id; /* that came; the id after the last one */
+    size_t text_len;       /* of the last message */
+    uint32_t first_end;    /* of its first token */
     char text[ERROR_TEXT_BYTES];
 };
 
@@ -183,10 +196,16 @@ struct told {
 static const struct response_stream *last_stream;
 static int n_in_a_row, most_in_a_row;
 
-static int take(struct response_stream *stream, const uint8_t *data, size_t len, struct error *why)
+static int take(struct response_stream *stream, const struct answer_message *message,
+                struct buffer *scratch, struct error *why)
 {
     struct told *t = (struct told *)stream;
-    (void)data, (void)len, (void)why;
+    const struct generate_tokens *tokens = message->reply->tokens;
+    (void)scratch, (void)why;
+    t->n_tokens += tokens->n;
+    t->next_id = tokens->ids[tokens->n - 1] + 1;
+    t->text_len = tokens->text_len;
+    t->first_end = tokens->text_ends[0];
     if (t->delay_us) clock_sleep_us(t->delay_us);
     n_in_a_row = stream == last_stream ? n_in_a_row + 1 : 1;
     if (n_in_a_row > most_in_a_row) most_in_a_row = n_in_a_row;
@@ -236,12 +255,17 @@ static const struct response_stream_ops told_ops = {.send = take,
 
 static struct told told[2];
 
-static struct told *watch_told(int i, int64_t delay_us)
+static struct told *watch_told_from(int i, uint32_t from_token, int64_t delay_us)
 {
     told[i] = (struct told){.base = {.ops = &told_ops, .n_references = 1}, .delay_us = delay_us};
     monitor_open(&told[i].monitor);
-    CHECK_OK(job_watch_add(watch, &told[i].base, job.id, 0, 0, &err));
+    CHECK_OK(job_watch_add(watch, &told[i].base, job.id, from_token, 0, &err));
     return &told[i];
+}
+
+static struct told *watch_told(int i, int64_t delay_us)
+{
+    return watch_told_from(i, 0, delay_us);
 }
 
 /* A network thread begins to watch, and must not wait for what the thread does for others. */
@@ -255,6 +279,37 @@ START_TEST(nobody_who_begins_waits_for_what_is_formatted)
     ck_assert_int_lt(clock_now_us() - began_us, 200000);
     job_watch_end(watch);
     ck_assert_int_eq(slow->n_came, 1);
+}
+END_TEST
+
+/* Over gRPC they come encoded, and over HTTP as structs. */
+START_TEST(tokens_before_the_first_wanted_one_are_left_out_of_a_message)
+{
+    append_tokens(0, 3);
+    append_tokens(3, 4);
+    jobs_end(jobs, job.number, JOB_END_LENGTH, 0, "");
+    struct rpc_stream *stream = start(5);
+    const uint8_t *data;
+    size_t len;
+    struct arena arena;
+    struct generate_reply reply;
+    CHECK_OK(rpc_stream_receive(stream, &data, &len, clock_now_us() + PATIENCE_US, &err));
+    CHECK_OK(arena_open(&arena, 4 << 20, &err));
+    CHECK_OK(generate_reply_decode(data, len, &arena, &reply, &err));
+    ck_assert_int_eq(reply.tokens->n, 2);
+    ck_assert_int_eq(reply.tokens->ids[0], 5);
+    ck_assert_int_eq(reply.tokens->text[0], 'a' + 5);
+    arena_close(&arena);
+    rpc_stream_close(stream);
+    struct told *t = watch_told_from(0, 5, 0), *all = watch_told(1, 0);
+    job_watch_drain(watch, clock_now_us() + PATIENCE_US);
+    ck_assert_int_eq(t->n_came, 1);
+    ck_assert_int_eq(t->n_tokens, 2);
+    ck_assert_int_eq(t->next_id, 7);
+    ck_assert_uint_eq(t->text_len, 2 * TEXT_BYTES);
+    ck_assert_uint_eq(t->first_end, TEXT_BYTES);
+    ck_assert_int_eq(all->n_came, 2);
+    ck_assert_int_eq(all->n_tokens, 7);
 }
 END_TEST
 
@@ -321,6 +376,7 @@ int main(void)
     tcase_add_test(tcase, an_answer_that_ends_with_an_error_ends_its_watchers_so);
     tcase_add_test(tcase, closing_ends_who_waits);
     tcase_add_test(tcase, nobody_who_begins_waits_for_what_is_formatted);
+    tcase_add_test(tcase, tokens_before_the_first_wanted_one_are_left_out_of_a_message);
     tcase_add_test(tcase, watchers_take_turns);
     tcase_add_test(tcase, who_hears_nothing_is_kept_awake);
     tcase_add_test(tcase, draining_tells_all_of_what_has_ended);

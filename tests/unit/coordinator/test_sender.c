@@ -3,6 +3,7 @@
 /* ctest: labels=quick,threads libs=sender timeout=60 */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -11,13 +12,13 @@
 #include "tests/support/check_util.h"
 
 enum {
-    LARGE_BYTES = 10000,
+    LARGE_BYTES = 40000,
     LONG_US = 300000,
     PATIENCE_US = 10 * 1000000,
     N_MESSAGES = 50,
     N_ENGINES = 3,
     N_TRIALS = 100,
-    FEW_BYTES = 4096
+    MEDIUM_BYTES = 10000 /* more than leaves from an engine thread that has no time */
 };
 
 /* Notes what comes, and takes long for large messages. */
@@ -25,6 +26,8 @@ struct told {
     struct response_stream base;
     struct monitor monitor;
     int n_came, code;
+    int refused; /* the number of a message that cannot be sent; -1 = none */
+    char text[ERROR_TEXT_BYTES];
     bool is_in_order, is_ended, is_on_this_thread;
     int64_t last_us;
     pthread_t engine;
@@ -38,14 +41,21 @@ static struct told *told_of(const struct response_stream *stream)
     return (struct told *)(uintptr_t)stream;
 }
 
-/* The first byte of a message is its number. */
-static int note(struct response_stream *stream, const uint8_t *data, size_t len, struct error *why)
+/* Messages are numbered by their sequence's index. */
+static int note(struct response_stream *stream, const struct answer_message *message,
+                struct buffer *scratch, struct error *why)
 {
     struct told *t = told_of(stream);
-    (void)why;
-    if (len >= LARGE_BYTES) clock_sleep_us(LONG_US);
+    const struct generate_tokens *tokens = message->reply->tokens;
+    (void)scratch;
+    if (tokens->text_len >= LARGE_BYTES) clock_sleep_us(LONG_US);
+    if (tokens->index == t->refused) return error_set(why, ERR_IO, "the client is too far away");
+    bool is_whole = true;
+    for (size_t i = 0; i < tokens->text_len; i++) {
+        is_whole = is_whole && tokens->text[i] == 'a' + tokens->index % 26;
+    }
     monitor_enter(&t->monitor);
-    t->is_in_order = t->is_in_order && !t->is_ended && data[0] == t->n_came;
+    t->is_in_order = t->is_in_order && !t->is_ended && tokens->index == t->n_came && is_whole;
     t->is_on_this_thread = pthread_equal(pthread_self(), t->engine);
     t->n_came++;
     t->last_us = clock_now_us();
@@ -57,18 +67,19 @@ static int note(struct response_stream *stream, const uint8_t *data, size_t len,
 static void note_end(struct response_stream *stream, int code, const char *text, bool is_abort)
 {
     struct told *t = told_of(stream);
-    (void)text, (void)is_abort;
+    (void)is_abort;
     monitor_enter(&t->monitor);
+    if (!t->is_ended) t->code = code; /* only the first end counts */
+    if (!t->is_ended) snprintf(t->text, sizeof t->text, "%s", text);
     t->is_ended = true;
-    t->code = code;
     monitor_wake(&t->monitor);
     monitor_leave(&t->monitor);
 }
 
-static bool takes_long(const struct response_stream *stream, size_t len, bool is_end)
+static bool takes_long(const struct response_stream *stream, size_t n_bytes, bool is_end)
 {
     (void)stream, (void)is_end;
-    return len >= LARGE_BYTES;
+    return n_bytes >= LARGE_BYTES;
 }
 
 static const struct response_stream_ops ops = {
@@ -81,17 +92,24 @@ static struct told *open_told(void)
     static int n;
     ck_assert_int_lt(n, (int)(sizeof all / sizeof *all));
     struct told *t = &all[n++];
-    *t = (struct told){
-        .base = {.ops = &ops, .n_references = 1}, .is_in_order = true, .engine = pthread_self()};
+    *t = (struct told){.base = {.ops = &ops, .n_references = 1},
+                       .is_in_order = true,
+                       .refused = -1,
+                       .engine = pthread_self()};
     monitor_open(&t->monitor);
     return t;
 }
 
+/* The text is another one as soon as this returns. */
 static void send_one(struct told *t, int number, size_t len)
 {
-    static _Thread_local uint8_t data[LARGE_BYTES];
-    memset(data, number, sizeof data);
-    CHECK_OK(sender_send(sender, &t->base, data, len, &err));
+    static _Thread_local char text[LARGE_BYTES];
+    memset(text, 'a' + number % 26, len);
+    const struct generate_tokens tokens = {
+        .index = number, .text = text, .text_len = len, .rejected_id = -1};
+    const struct answer_message message = {.reply = &(struct generate_reply){.tokens = &tokens}};
+    CHECK_OK(sender_send(sender, &t->base, &message, &err));
+    memset(text, '?', len);
 }
 
 static void await_end(struct told *t)
@@ -138,7 +156,7 @@ START_TEST(what_takes_long_holds_up_nobody_else)
 }
 END_TEST
 
-START_TEST(a_stream_stays_in_order_behind_what_takes_long)
+START_TEST(a_stream_stays_in_order_after_what_takes_long)
 {
     struct told *t = open_told();
     for (int i = 0; i < 6; i++) {
@@ -161,7 +179,7 @@ START_TEST(only_what_is_small_leaves_from_the_engine_thread)
     sender_flush(sender, false);
     ck_assert_int_eq(t->n_came, 1);
     ck_assert(t->is_on_this_thread);
-    send_one(t, 1, LARGE_BYTES - 1); /* takes_long knows nothing of it */
+    send_one(t, 1, MEDIUM_BYTES);
     sender_finish(sender, &t->base, 0, "", false);
     sender_flush(sender, false);
     await_end(t);
@@ -200,6 +218,21 @@ START_TEST(very_many_leave_from_a_thread_of_their_own)
 }
 END_TEST
 
+START_TEST(a_message_that_cannot_be_sent_ends_its_answer)
+{
+    struct told *t = open_told();
+    t->refused = 1;
+    for (int i = 0; i < 3; i++) {
+        send_one(t, i, 10);
+    }
+    sender_finish(sender, &t->base, 0, "", false);
+    sender_flush(sender, true);
+    ck_assert_int_eq(t->code, ERR_IO);
+    ck_assert_str_eq(t->text, "the client is too far away");
+    ck_assert_int_eq(t->base.n_references, 1);
+}
+END_TEST
+
 START_TEST(closing_sends_what_is_listed)
 {
     struct told *t = open_told();
@@ -220,7 +253,7 @@ static void *make_rounds(void *stream)
 {
     struct told *t = stream;
     for (int i = 0; i < N_MESSAGES; i++) {
-        send_one(t, i, i % 7 == 3 ? FEW_BYTES + 1 : 10);
+        send_one(t, i, i % 7 == 3 ? MEDIUM_BYTES : 10);
         if (i % 3 == 0) sender_flush(sender, i % 2 == 0);
     }
     sender_finish(sender, &t->base, 0, "", false);
@@ -257,10 +290,11 @@ int main(void)
     TCase *tcase = tcase_create("sender");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, what_takes_long_holds_up_nobody_else);
-    tcase_add_test(tcase, a_stream_stays_in_order_behind_what_takes_long);
+    tcase_add_test(tcase, a_stream_stays_in_order_after_what_takes_long);
     tcase_add_test(tcase, only_what_is_small_leaves_from_the_engine_thread);
     tcase_add_test(tcase, more_leaves_from_an_engine_thread_that_has_time);
     tcase_add_test(tcase, very_many_leave_from_a_thread_of_their_own);
+    tcase_add_test(tcase, a_message_that_cannot_be_sent_ends_its_answer);
     tcase_add_test(tcase, closing_sends_what_is_listed);
     tcase_add_test(tcase, engines_do_not_disturb_each_other);
     suite_add_tcase(suite, tcase);

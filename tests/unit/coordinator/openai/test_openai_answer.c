@@ -20,7 +20,6 @@ static struct tokenizer *tok;
 static struct http_exchange *asked; /* by the client */
 static sem_t is_asked;
 static struct openai_answer *answer;
-static struct buffer message;
 static int client;
 static char read_text[ANSWER_BYTES];
 static json_t *event;
@@ -51,7 +50,6 @@ static void close_world(void)
     close(client);
     http_server_close(server, GRACE_MS);
     tokenizer_close(tok);
-    buffer_free(&message);
     json_decref(event);
     event = NULL;
     sem_destroy(&is_asked);
@@ -87,8 +85,7 @@ static void begin(enum openai_kind kind, const char *text, int n_jobs)
 static int send_reply(int job, const struct generate_reply *reply)
 {
     struct response_stream *stream = openai_answer_stream(answer, job);
-    CHECK_OK(generate_reply_encode(&message, reply, &err));
-    return stream->ops->send(stream, message.data, message.len, &err);
+    return stream->ops->send(stream, &(struct answer_message){.reply = reply}, NULL, &err);
 }
 
 /* Tokens of bytes, which become complete as `text`. */
@@ -289,8 +286,8 @@ START_TEST(scores_alone)
     struct response_stream *stream = openai_answer_stream(answer, 0);
     const struct openai_echo echo = {.text = "hi", .len = 2, .special_end = 2};
     CHECK_OK(openai_answer_set_echo(answer, 0, &echo, &err));
-    CHECK_OK(score_reply_encode(&message, &scores, &err));
-    CHECK_OK(stream->ops->send(stream, message.data, message.len, &err));
+    const struct answer_message message = {.scores = &scores};
+    CHECK_OK(stream->ops->send(stream, &message, NULL, &err));
     finish(0, 0, "");
     const char *body_text = read_answer("200", "application/json");
     const json_t *whole = parse_event(body_text, strlen(body_text));
