@@ -21,7 +21,7 @@ enum {
 struct item {
     struct response_stream *stream; /* with a reference */
     struct answer_message *message; /* owned; NULL = the end */
-    char *text;                     /* owned; of the end, for the client */
+    char *text;                     /* owned; of the end, for the client; NULL = none */
     size_t n_bytes;                 /* of either */
     int code;                       /* of the end */
     bool is_abort;
@@ -103,7 +103,7 @@ static void send_item(const struct item *item, struct buffer *scratch)
     const struct response_stream_ops *ops = item->stream->ops;
     struct error err;
     if (!item->message) {
-        ops->finish(item->stream, item->code, item->text, item->is_abort);
+        ops->finish(item->stream, item->code, item->text ? item->text : "", item->is_abort);
     } else {
         /* A message less would go unnoticed, so the answer ends here; what follows is ignored. */
         int rc = ops->send(item->stream, item->message, scratch, &err);
@@ -259,11 +259,13 @@ void sender_finish(struct sender *s, struct response_stream *stream, int code, c
 {
     struct error err;
     const struct item item = {.stream = stream,
-                              .text = strdup(text),
+                              .text = *text ? strdup(text) : NULL,
                               .n_bytes = strlen(text) + 1,
                               .code = code,
                               .is_abort = is_abort};
-    if (!item.text || list(s, &item, &err)) stream->ops->finish(stream, code, text, is_abort);
+    int rc = *text && !item.text ? error_set(&err, ERR_NO_MEMORY, "no memory for %s", text)
+                                 : list(s, &item, &err);
+    if (rc) stream->ops->finish(stream, code ? code : rc, code ? text : err.text, is_abort);
 }
 
 /* Messages of all engines leave in the order in which they were listed: they are sent here while

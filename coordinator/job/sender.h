@@ -24,7 +24,8 @@ void sender_close(struct sender *sender);
  * of the stream itself ends its answer later, as its is_cancelled and progress then say. */
 int sender_send(struct sender *sender, struct response_stream *stream,
                 const struct answer_message *message, struct error *err);
-/* Lists the end of the answer. Where there is no memory for it, it leaves at once. */
+/* Lists the end of the answer. Where there is no memory for it, the answer ends at once and with an
+ * error, because messages that are listed do not leave any more. */
 void sender_finish(struct sender *sender, struct response_stream *stream, int code,
                    const char *text, bool is_abort);
 
