@@ -1,6 +1,6 @@
 /* Where answers leave from: what takes long to format holds up neither the engine thread nor
  * another answer, and what belongs to one stream stays in order. */
-/* ctest: labels=quick,threads libs=sender timeout=60 */
+/* ctest: labels=quick,threads libs=sender fail_alloc=yes timeout=60 */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -10,6 +10,7 @@
 #include "base/threads/monitor.h"
 #include "coordinator/job/sender.h"
 #include "tests/support/check_util.h"
+#include "tests/support/fail_alloc.h"
 
 enum {
     LARGE_BYTES = 40000,
@@ -233,6 +234,27 @@ START_TEST(a_message_that_cannot_be_sent_ends_its_answer)
 }
 END_TEST
 
+/* The list grows now and then. */
+START_TEST(a_text_whose_end_finds_no_memory_does_not_seem_whole)
+{
+    int n_without = 0;
+    for (int n = 1; n <= N_MESSAGES; n++) {
+        struct told *t = open_told();
+        for (int i = 0; i < n; i++) {
+            send_one(t, i, 10);
+        }
+        fail_alloc_arm(FAIL_THIS_THREAD, FAIL_OURS, 1);
+        sender_finish(sender, &t->base, 0, "", false);
+        bool has_failed = fail_alloc_disarm();
+        sender_flush(sender, true);
+        ck_assert_int_eq(t->code, has_failed ? ERR_NO_MEMORY : 0);
+        ck_assert(t->is_ended);
+        n_without += has_failed;
+    }
+    ck_assert_int_gt(n_without, 0);
+}
+END_TEST
+
 START_TEST(closing_sends_what_is_listed)
 {
     struct told *t = open_told();
@@ -295,6 +317,7 @@ int main(void)
     tcase_add_test(tcase, more_leaves_from_an_engine_thread_that_has_time);
     tcase_add_test(tcase, very_many_leave_from_a_thread_of_their_own);
     tcase_add_test(tcase, a_message_that_cannot_be_sent_ends_its_answer);
+    tcase_add_test(tcase, a_text_whose_end_finds_no_memory_does_not_seem_whole);
     tcase_add_test(tcase, closing_sends_what_is_listed);
     tcase_add_test(tcase, engines_do_not_disturb_each_other);
     suite_add_tcase(suite, tcase);
