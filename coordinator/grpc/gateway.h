@@ -28,8 +28,7 @@ void gateway_close(struct gateway *gateway, int grace_ms);
 
 const char *gateway_address(const struct gateway *gateway);
 
-/* What health checks are told: serving means that a request sent now would be generated. Any
- * thread. */
+/* Tells health checks that a request sent now would be generated, or would not. Any thread. */
 void gateway_set_serving(struct gateway *gateway, bool is_serving);
-/* The same of the name "live": the process makes progress. */
+/* Sets the health "live": the process makes progress. */
 void gateway_set_live(struct gateway *gateway, bool is_live);

@@ -3,7 +3,7 @@
 
 #include "coordinator/grpc/grpc_stream.h"
 
-/* What the client's headers say of a request, for the log. */
+/* Notes the client's headers that describe a request, for the log. */
 static void read_origin(const struct rpc_call *call, struct job_origin *origin)
 {
     const char *value;

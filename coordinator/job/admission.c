@@ -18,7 +18,7 @@ static int check_ids(const struct admission *a, const int32_t *ids, int n, struc
     return 0;
 }
 
-/* What a request has as its prompt: a text, or ids when it is NULL. */
+/* The prompt of a request: a text, or ids when it is NULL. */
 struct prompt_source {
     const char *text;
     size_t len;
@@ -120,7 +120,7 @@ int admission_fill_score(const struct admission *a, struct job *job,
     return fill_prompt(a, &job->prompt, &from, err);
 }
 
-/* Of the coordinator itself: whichever engine serves has the answer. */
+/* Asks the coordinator itself: whichever engine serves has the answer. */
 static int ask(const struct admission *a, struct job *job, struct error *err)
 {
     int rc = queue_push(a->control, job, err);

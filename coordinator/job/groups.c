@@ -102,8 +102,8 @@ int groups_add(struct groups *g, struct queue *jobs)
 
 /* ---- who finds groups ---- */
 
-/* Whether the seat's last group had the same addresses, or else as many ranks: what was measured of
- * it may still hold. */
+/* Ranks how much the group is like the seat's last one: the same addresses, or else as many ranks,
+ * so that what was measured of it may still hold. */
 static int likeness(const struct seat *seat, const struct found_group *group)
 {
     if (seat->group.n_ranks != group->n_ranks) return 0;

@@ -16,11 +16,11 @@ struct job;
 
 enum { GROUPS_DEFAULT = 8, GROUPS_ALPHAS = DRAFT_MAX };
 
-/* Of an engine: EMPTY it has no group, OFFERED one was found for it, HELD it is connected to it,
- * LEAVING it finishes what it has and lets go, ENDED it takes none any more. */
+/* State of an engine: EMPTY it has no group, OFFERED one was found for it, HELD it is connected to
+ * it, LEAVING it finishes what it has and lets go, ENDED it takes none any more. */
 enum seat_state { SEAT_EMPTY, SEAT_OFFERED, SEAT_HELD, SEAT_LEAVING, SEAT_ENDED };
 
-/* What an engine has at this moment; written by the engine's thread. */
+/* Load of an engine at this moment; written by the engine's thread. */
 struct seat_load {
     atomic_int n_running, n_waiting, n_waiting_again, n_places;
     atomic_int n_coming; /* texts that were sent here and that the engine has not taken yet */
@@ -42,13 +42,14 @@ struct seat {
     struct seat_load load;
 };
 
-/* Of all groups: ABSENT a request would be refused, OVERDUE it would be taken, but as far as can be
- * seen the groups hang, so whoever can should ask elsewhere, SERVING it would be served. */
+/* State of all groups together: ABSENT a request would be refused, OVERDUE it would be taken, but
+ * as far as can be seen the groups hang, so clients that know another coordinator should ask there,
+ * SERVING it would be served. */
 enum groups_service { GROUPS_ABSENT, GROUPS_OVERDUE, GROUPS_SERVING };
 
-/* What becomes of a request; why: it is not served; group: one that serves, or the last that did.
- * Called inside the lock of the groups, so that two changes are told in their order; it must not
- * call them. */
+/* Hears what becomes of a request now; why: it is not served; group: one that serves, or the last
+ * that did. Called inside the lock of the groups, so that two changes are told in their order; it
+ * must not call them. */
 typedef void groups_serving_fn(void *arg, enum groups_service service, const char *why,
                                const struct target_description *group);
 
@@ -95,8 +96,8 @@ void groups_shut(struct groups *groups);
 void groups_wake(struct groups *groups);
 bool groups_are_shut(struct groups *groups);
 
-/* Whether a text that was begun with one group may go on with the other, and a request means the
- * same to both. */
+/* Returns true if a text that was begun with one group may go on with the other, and a request
+ * means the same to both. */
 bool groups_are_alike(const struct target_description *a, const struct target_description *b);
 
 /* ---- engines ---- */
@@ -109,10 +110,10 @@ bool groups_take_offer(struct groups *groups, int seat, struct found_group *grou
  * is left. */
 int groups_hold(struct groups *groups, int seat, const struct target_description *description,
                 struct error *err);
-/* Whether groups_hold would succeed now; address: where the group is. Errors: as there. */
+/* Checks that groups_hold would succeed now; address: where the group is. Errors: as there. */
 int groups_check(struct groups *groups, int seat, const char *address,
                  const struct target_description *description, struct error *err);
-/* Whether the step of the engine's group takes seconds longer than expected. */
+/* Notes that the step of the engine's group takes seconds longer than expected, or no more. */
 void groups_set_overdue(struct groups *groups, int seat, bool is_overdue);
 /* The engine takes nothing new any more, but goes on with what it has. */
 void groups_set_leaving(struct groups *groups, int seat, const char *why);
@@ -130,7 +131,7 @@ void groups_leave_calibration(struct groups *groups);
 
 /* ---- placing ---- */
 
-/* What is wanted of a seat for a text. */
+/* Conditions for a seat that a text may go to. */
 struct seat_wish {
     int from;          /* the engine that has the text, which is not meant; -1 = none */
     int n_context;     /* the most tokens that it may have; 0 = any */

@@ -32,8 +32,8 @@ struct intake_task {
  * What the message occupies is charged at once; a request that is refused is finished here. */
 void intake_hand_over(const struct intake_task *like, struct buffer *message);
 
-/* The same without the way: the network thread itself does a work that takes next to no time, such
- * as a cancellation, which must not wait behind long texts. */
+/* Does the work on the network thread itself. It has to take next to no time, such as a
+ * cancellation, which must not wait for long texts. */
 void intake_answer_here(const struct intake_task *like, struct buffer *message);
 
 /* Within work: hands over a job that is complete, in place of the message, whose bytes are given

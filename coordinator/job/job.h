@@ -120,7 +120,7 @@ void job_started(struct job *job);
 /* Ends the answer, once: done when rc is 0, otherwise fail with rc and the text of `why`. */
 void job_end(struct job *job, enum job_end end, int rc, const struct error *why);
 
-/* What is told of a job that has ended just now. */
+/* Makes the report of a job that has ended just now. */
 void job_make_report(const struct job *job, struct job_report *report);
 
 bool job_is_cancelled(const struct job *job);

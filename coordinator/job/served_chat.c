@@ -1,4 +1,4 @@
-/* A template behind a lock, whose users hold references. */
+/* A template that a lock guards, whose users hold references. */
 #include "coordinator/job/served_chat.h"
 
 #include <stdio.h>

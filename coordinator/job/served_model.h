@@ -1,5 +1,5 @@
-/* What the doors tell of the model that is served: written by the engine's thread when a group
- * comes or goes, read by any thread. Locked inside. */
+/* The served model as the doors describe it: written by the engine's thread when a group comes or
+ * goes, read by any thread. Locked inside. */
 #pragma once
 
 #include <stdbool.h>

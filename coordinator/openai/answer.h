@@ -28,14 +28,14 @@ int openai_answer_open(struct openai_answer **answer, struct http_exchange *x,
                        const struct openai_names *names, const struct tokenizer *tok,
                        struct error *err);
 
-/* What the request as a whole is refused with goes here. */
+/* Returns the stream where the request as a whole is refused. */
 struct response_stream *openai_answer_whole(struct openai_answer *answer);
 struct openai_answer *openai_answer_of(struct response_stream *whole);
 const char *openai_answer_name(const struct openai_answer *answer);
-/* Of idempotency, from the header; "" = none. */
+/* Returns the key of idempotency from the header; "" = none. */
 const char *openai_answer_key(const struct openai_answer *answer);
 struct http_exchange *openai_answer_exchange(const struct openai_answer *answer);
-/* What a refusal will say beside its text. */
+/* Returns what a refusal will say beside its text. */
 struct openai_error *openai_answer_error(struct openai_answer *answer);
 
 /* The request has been read, and is not kept; n_jobs will follow. Keeps budget, which a large
@@ -51,7 +51,7 @@ struct openai_echo {
     int special_begin, special_end;
 };
 
-/* What echo shows of a job's prompt; copied. Errors: ERR_NO_MEMORY. */
+/* Keeps a copy of what echo shows of a job's prompt. Errors: ERR_NO_MEMORY. */
 int openai_answer_set_echo(struct openai_answer *answer, int job, const struct openai_echo *echo,
                            struct error *err);
 /* Where job number `job` answers. */

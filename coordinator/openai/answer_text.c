@@ -16,8 +16,8 @@ enum {
 
 /* ---- what is kept; inside the monitor ---- */
 
-/* What this answer keeps is charged like requests, and refused where there is no room, so that few
- * large answers cannot take all memory. */
+/* Charges what this answer keeps, as requests are charged, and refuses it where there is no room,
+ * so that few large answers cannot take all memory. */
 static int charge(struct openai_answer *a, size_t n_bytes, struct error *err)
 {
     size_t wanted = n_bytes > KEPT_BYTES ? n_bytes - KEPT_BYTES : 0;
@@ -305,9 +305,9 @@ static void count(struct openai_part *p, const struct generate_summary *s)
     usage->rejected += (int64_t)guessed - accepted;
 }
 
-/* What is still held of a text that was not stopped is a part of a character, or a token without
- * text, and nothing that was cut off. Only a stop string cuts something off; without one, what is
- * held is the token that ended the text, which OpenAI's completions show, because harnesses count
+/* Releases what is still held of a text that was not stopped: a part of a character, or a token
+ * without text, but nothing that was cut off. Only a stop string cuts something off. Without one,
+ * the token that ended the text is held, which OpenAI's completions show, because harnesses count
  * on an entry for each token, and its chats do not. */
 static void release_rest(const struct openai_answer *a, struct openai_choice *c,
                          const struct generate_summary *s)
@@ -318,7 +318,7 @@ static void release_rest(const struct openai_answer *a, struct openai_choice *c,
     if (!is_stopped || shows_end) openai_logprobs_release(&c->logprobs, UINT64_MAX);
 }
 
-/* What "outrider" tells of a text that has ended. */
+/* Makes the value of "outrider" for a text that has ended. */
 static json_t *told_of(const struct openai_answer *a, const struct openai_choice *c,
                        const struct generate_summary *s)
 {

@@ -153,7 +153,7 @@ static json_t *list_of(const char *const *names, int n)
     return list;
 }
 
-/* What a client cannot ask for otherwise without being refused. */
+/* Lists what a client can find out otherwise only by being refused. */
 static json_t *features(const struct openai_api *api)
 {
     return json_pack("{s:b, s:o, s:o, s:i}", "chat", served_chat_has(api->options.chat), "rules",
@@ -250,7 +250,7 @@ static const struct route routes[] = {
     {"POST", "/v1/jobs/*/cancel", openai_jobs_cancel, KEY},
 };
 
-/* * stands for one part of a path, ** for all that is left of it. */
+/* A pattern's * is one part of a path, and ** all that is left of it. */
 static bool covers(const char *pattern, const char *path)
 {
     while (*pattern) {
@@ -406,7 +406,7 @@ static void begin_call(struct openai_api *api, struct http_exchange *x, struct o
     if (strcmp(route->method, "POST") != 0) http_limit_body(x, NO_BODY_BYTES);
 }
 
-/* The headers have come: whoever may not call, or calls what is not there, sends no body. */
+/* Looks at the headers: a client that may not call, or calls what is not there, sends no body. */
 static void begin(struct http_exchange *x, void *state)
 {
     struct openai_api *api = state;

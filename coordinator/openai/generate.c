@@ -3,7 +3,7 @@
 #include "coordinator/job/sent_reply.h"
 #include "coordinator/openai/prepare.h"
 
-/* What the work on one request needs. */
+/* State of the work on one request. */
 struct work {
     struct intake_task *task;
     struct openai_api *api;

@@ -205,7 +205,7 @@ static int render(const struct guarded_chat *g, json_t *messages, struct buffer 
                                 g->request->template_values, g->now_s, text, err);
 }
 
-/* Whether the conversation with markers of this strength is the same as `text`. A template may
+/* Finds out if the conversation with markers of this strength is the same as `text`. A template may
  * refuse a marked text, too. */
 static int try_strength(const struct guarded_chat *g, const struct marking *m,
                         const struct buffer *text, struct offsets *breaks, bool *is_same,

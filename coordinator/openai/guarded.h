@@ -6,7 +6,7 @@
 #include "model/tokenizer/chat_template.h"
 #include "model/tokenizer/tokenizer.h"
 
-/* What is rendered, and when. */
+/* The conversation that is rendered, and when. */
 struct guarded_chat {
     const struct chat_template *chat;
     const struct tokenizer *tok; /* of which guard_is_possible is true */

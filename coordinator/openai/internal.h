@@ -1,4 +1,4 @@
-/* What the files of coordinator/openai/ share. */
+/* Declarations that the files of coordinator/openai/ share. */
 #pragma once
 
 #include <stdatomic.h>
@@ -24,15 +24,15 @@ struct openai_api {
 
 typedef void openai_route_fn(struct openai_api *api, struct http_exchange *x);
 
-/* What is known of a request when its headers have come: the context of its exchange. Used by the
- * network thread alone, but for what its answer holds. */
+/* A request as far as its headers describe it: the context of its exchange. Used by the network
+ * thread alone, but for what its answer holds. */
 struct openai_call {
     openai_route_fn *handle;      /* NULL: the request has been answered */
     struct grant *grant;          /* of its key, a reference; NULL = none */
     unsigned long long number;    /* part of its id */
     char name[OPENAI_NAME_BYTES]; /* X-Request-Id, as far as it is fit for a log; "" = none */
-    /* What a whole answer takes of the memory of requests until it has been read or lost. Written
-     * once, by whoever answers. */
+    /* Memory of requests that a whole answer takes until it has been read or lost. Written once, by
+     * the thread that answers. */
     struct budget *budget;
     size_t charged_bytes;
 };

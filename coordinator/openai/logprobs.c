@@ -17,7 +17,7 @@ enum { TEXT_BYTES = 512, NUMBER_BYTES = 32 };
 /* Indices of lists. */
 enum { TOKENS, LOGPROBS, TOP, OFFSETS, CONTENT = TOKENS };
 
-/* What OpenAI writes for a token without mass, because JSON has no infinity. */
+/* OpenAI's value for a token without mass, because JSON has no infinity. */
 #define LOGPROB_NONE (-9999.0F)
 
 /* One token as both shapes need it. */
@@ -116,7 +116,7 @@ static bool is_alike(const struct tokenizer *tok, int32_t a, int32_t b)
     return len_a == len_b && memcmp(piece_a, piece_b, len_a) == 0;
 }
 
-/* Whether one of the first n alternatives has the text of this token. */
+/* Returns true if one of the first n alternatives has the text of this token. */
 static bool is_among(const struct tokenizer *tok, const struct token_shown *t, int n, int32_t id)
 {
     for (int i = 0; i < n; i++) {
@@ -137,7 +137,8 @@ out:
     return rc;
 }
 
-/* Of texts that are alike the best alternative counts; the token itself is one of them. */
+/* Appends the alternatives, and the token itself among them; of those with equal texts only the
+ * best one is shown. */
 static int put_alternatives(struct buffer *out, const struct tokenizer *tok,
                             const struct token_shown *t, struct error *err)
 {
@@ -191,7 +192,7 @@ static int64_t characters_in(const char *text, size_t len)
     return n;
 }
 
-/* The token that was just added is held until the text behind its beginning has left. */
+/* Holds the token that was just added until the text after its beginning has left. */
 static int hold(struct openai_logprobs *l, const struct tokenizer *tok, int32_t id,
                 struct error *err)
 {
@@ -231,7 +232,8 @@ int openai_logprobs_add(struct openai_logprobs *l, enum openai_kind kind,
     return rc;
 }
 
-/* Of the prompt's next token in its text. */
+/* Counts the characters that the prompt's next token has in its text, and goes on to the one after
+ * it. */
 static int64_t next_characters(struct openai_logprobs *l, const struct tokenizer *tok, int32_t id)
 {
     size_t len;

@@ -16,9 +16,9 @@ struct openai_logprobs_mark {
     size_t ends[OPENAI_LOGPROB_LISTS];
 };
 
-/* Of one text. Zero it; openai_logprobs_free. */
+/* Log-probabilities of one text. Zero it; openai_logprobs_free. */
 struct openai_logprobs {
-    struct buffer lists[OPENAI_LOGPROB_LISTS]; /* items, each with a comma behind it */
+    struct buffer lists[OPENAI_LOGPROB_LISTS]; /* items, each with a comma after it */
     size_t ready[OPENAI_LOGPROB_LISTS];        /* what openai_logprobs_put shows */
     struct openai_logprobs_mark *marks;        /* [n_marks] of those that are held */
     size_t n_marks, marks_capacity;
@@ -26,7 +26,7 @@ struct openai_logprobs {
     uint64_t n_bytes;          /* of the text of all tokens */
     int64_t offset;            /* its characters */
     bool shows_special;        /* the text has special tokens in it */
-    /* Of a prompt: its tokens so far; those in this range are in its text if they are special. */
+    /* Tokens of a prompt so far; those in this range are in its text if they are special. */
     int n_prompt, special_begin, special_end;
 };
 
@@ -35,16 +35,16 @@ struct openai_logprobs {
 int openai_logprobs_add(struct openai_logprobs *l, enum openai_kind kind,
                         const struct tokenizer *tok, const struct generate_tokens *tokens,
                         struct error *err);
-/* The same for tokens of a prompt, which are not held. */
+/* Adds tokens of a prompt, which are not held. */
 int openai_logprobs_add_scores(struct openai_logprobs *l, enum openai_kind kind,
                                const struct tokenizer *tok, const struct score_reply *scores,
                                struct error *err);
 /* The text's first n_bytes have left: the tokens that begin there are held no longer. */
 void openai_logprobs_release(struct openai_logprobs *l, uint64_t n_bytes);
 
-/* Whether something is not held. */
+/* Returns true if something is not held. */
 bool openai_logprobs_are_ready(const struct openai_logprobs *l);
-/* Appends what is not held, behind that of the prompt where `prompt` is not NULL, as the value of
+/* Appends what is not held, after that of the prompt where `prompt` is not NULL, as the value of
  * "logprobs". Errors: ERR_NO_MEMORY. */
 int openai_logprobs_put(struct buffer *out, enum openai_kind kind,
                         const struct openai_logprobs *prompt, const struct openai_logprobs *l,

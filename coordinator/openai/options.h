@@ -1,4 +1,4 @@
-/* What the HTTP door is told when it opens. */
+/* Options of the HTTP door, for its opening. */
 #pragma once
 
 #include "base/threads/beat.h"

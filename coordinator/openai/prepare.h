@@ -18,7 +18,7 @@ struct openai_prepared {
  * the body. The caller frees it in any case. */
 int openai_prepare(struct openai_prepared *p, struct openai_api *api, struct intake_task *task,
                    enum openai_kind kind, struct error *err);
-/* The same, where the body itself says what it is: a conversation has messages. */
+/* Prepares a request whose body itself says what it is: a conversation has messages. */
 int openai_prepare_any(struct openai_prepared *p, struct openai_api *api, struct intake_task *task,
                        struct error *err);
 void openai_prepared_free(struct openai_prepared *p);

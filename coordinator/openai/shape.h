@@ -5,7 +5,7 @@
 #include "coordinator/openai/logprobs.h"
 #include "coordinator/openai/request/request.h"
 
-/* What the chunks of a stream, or the whole answer, have in common. */
+/* Parts that the chunks of a stream, or the whole answer, have in common. */
 struct openai_shape {
     enum openai_kind kind;
     bool is_stream, includes_usage;
@@ -16,7 +16,7 @@ struct openai_usage {
     int64_t prompt_tokens, completion_tokens, cached_tokens, accepted, rejected;
 };
 
-/* What a choice says in one chunk, or in the whole answer. */
+/* Content of a choice in one chunk, or in the whole answer. */
 struct openai_said {
     int index;
     const char *text;
@@ -45,8 +45,8 @@ int openai_shape_chunk(const struct openai_shape *shape, struct buffer *out,
 int openai_shape_end(const struct openai_shape *shape, struct buffer *out,
                      const struct openai_usage *usage, struct error *err);
 
-/* What "outrider" tells of the tokens of a round, of where all tokens of a text came from (each an
- * enum token_origin), and of a text that has ended; NULL: no memory. */
+/* Make the value of "outrider" for the tokens of a round, for where all tokens of a text came from
+ * (each an enum token_origin), and for a text that has ended; NULL: no memory. */
 json_t *openai_shape_round(const struct generate_tokens *tokens);
 json_t *openai_shape_origins(const uint8_t *list, size_t n);
 json_t *openai_shape_summary(const struct generate_summary *summary);

@@ -1,12 +1,13 @@
-/* Which site's page a browser sends a request for. Where there are no keys, whoever can connect may
- * call, and a browser connects for every page that somebody opens: also for one that sends a form
- * to this machine, or whose name its owner lets mean this machine (DNS rebinding). */
+/* Finds the site whose page a browser sends a request for. Where there are no keys, everybody who
+ * can connect may call, and a browser connects for every page that somebody opens: also for one
+ * that sends a form to this machine, or whose name its owner lets mean this machine (DNS
+ * rebinding). */
 #pragma once
 
 #include "coordinator/openai/options.h"
 
-/* Whether the request is, or may be, one of a page that this server did not send; why[size] is a
- * sentence on it. Of the network thread. */
+/* Returns true if the request is, or may be, one of a page that this server did not send; why[size]
+ * is a sentence on it. For the network thread. */
 bool openai_site_is_foreign(const struct openai_options *options, const struct http_exchange *x,
                             char *why, size_t size);
 

@@ -24,7 +24,7 @@ static int read_flag(struct openai_reading *r, const char *field, bool *out)
     return v && !json_is_null(v) ? openai_read_bool(r, v, out) : 0;
 }
 
-/* What would change the ids and is not there. */
+/* Refuses fields that would change the ids and are not supported. */
 static int refuse_unsupported(struct openai_reading *r)
 {
     static const char *const names[] = {"chat_template", "continue_final_message", "documents",
@@ -80,7 +80,7 @@ out:
     return rc;
 }
 
-/* Of the template, as a conversation has them. */
+/* Reads values for the template, as a conversation has them. */
 static int read_values(struct openai_reading *r, json_t **out)
 {
     json_t *v = json_object_get(r->root, "chat_template_kwargs");

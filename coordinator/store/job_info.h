@@ -1,5 +1,5 @@
-/* What is known of a stored job, and what its answer consists of: the plain structs of the store of
- * jobs (coordinator/store/jobs.h). */
+/* A stored job and the messages of its answer: the plain structs of the store of jobs
+ * (coordinator/store/jobs.h). */
 #pragma once
 
 #include <stdbool.h>

@@ -29,7 +29,7 @@ struct watcher {
     int64_t spoke_us; /* when something was last sent */
 };
 
-/* What is left to do after a turn. */
+/* Work that is left after a turn. */
 struct turn {
     bool is_draining; /* given: who waits for more of a job is ended */
     bool has_full;    /* somebody's buffer is full */

@@ -1,5 +1,5 @@
-/* Those who watch stored jobs: a thread that sends each of them what its job's answer has more,
- * so that the engine never meets a client that reads slowly. A client's buffer is bounded, and one
+/* Clients that watch stored jobs: a thread sends each of them what its job's answer has more, so
+ * that the engine never meets a client that reads slowly. A client's buffer is bounded, and one
  * that does not read for a while is ended; it may come back with the token that it has reached. */
 #pragma once
 

@@ -1,4 +1,4 @@
-/* What threads ask of the store and tell it; each call is one visit to its monitor. */
+/* Questions and news of threads; each call is one visit to the store's monitor. */
 #include "coordinator/store/jobs.h"
 
 #include <stdio.h>

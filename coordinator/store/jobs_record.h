@@ -21,7 +21,7 @@ struct record {
     struct job_info info;
     uint64_t digest[2];
     bool is_admitted, is_cancelled;
-    struct buffer log; /* encoded messages, one behind the other */
+    struct buffer log; /* encoded messages, one after the other */
     struct message_entry *messages;
     size_t n_messages, messages_capacity;
     int *n_tokens;         /* [n_sequences] */
@@ -37,7 +37,7 @@ struct jobs {
     struct record **records; /* [n_records] by number */
     int n_records;
     size_t bytes, ended_bytes; /* of all records; of those that have ended */
-    /* The same two for jobs_size, which reads them from outside of the monitor. */
+    /* Copies of the two for jobs_size, which reads them from outside of the monitor. */
     atomic_int shown_records;
     atomic_size_t shown_bytes;
     struct record *buckets[N_BUCKETS];
@@ -48,7 +48,7 @@ struct jobs {
 /* A record that is in no list yet; its number is new. Errors: ERR_NO_MEMORY. */
 int record_make(struct record **record, struct jobs *j, const struct job_submission *submission,
                 struct error *err);
-/* Of one that is in no list. Accepts NULL. */
+/* Frees one that is in no list. Accepts NULL. */
 void record_free(struct record *record);
 
 /* Where those with this key begin. */

@@ -1,6 +1,7 @@
 #include "coordinator/store/stored_message.h"
 
-/* Of the first arena; what a message decodes into depends on its parts, not on its bytes alone. */
+/* The first arena's size. How much a message decodes into depends on its parts, not only on its
+ * bytes, so the arena doubles until it is enough. */
 enum { LEAST_BYTES = 8192 };
 
 int stored_message_decode(struct generate_reply *reply, struct arena *arena,

@@ -51,7 +51,7 @@ static const char *type_of(int status)
     }
 }
 
-/* What clients look for to shorten a conversation; NULL = nothing. */
+/* Returns the code that clients look for to shorten a conversation; NULL = none. */
 static const char *name_of(int code, const struct openai_error *more)
 {
     if (more && *more->code) return more->code;

@@ -7,7 +7,7 @@
 
 enum { OPENAI_PARAM_BYTES = 64, OPENAI_CODE_BYTES = 32 };
 
-/* What is known of an error beside its text. Zeroed: nothing. */
+/* Details of an error beside its text. Zeroed: none. */
 struct openai_error {
     int status;                     /* of HTTP; 0 = that of the error's code */
     char param[OPENAI_PARAM_BYTES]; /* the field that is wrong; "" = none */

@@ -23,7 +23,7 @@ struct field {
     const char *name;
     unsigned kinds;
     read_fn *read; /* NULL: the field means nothing here and changes nothing */
-    /* Of plain numbers and booleans: where in struct openai_request, and the range. */
+    /* Place in struct openai_request and range, for plain numbers and booleans. */
     size_t offset;
     double least, most;
 };
@@ -46,10 +46,9 @@ read_fn openai_field_outrider;
 bool openai_field_is_outrider(const char *name, enum openai_kind kind);
 /* "prediction"; prediction.c. */
 read_fn openai_field_prediction;
-/* What would change the text and is not there: refused if it asks for anything. */
+/* Refuses a field that would change the text and is not supported, if it asks for anything. */
 read_fn openai_field_refuse;
-/* The same for a number or a boolean (0 or 1) that may have the value `least`, which asks for
- * nothing. */
+/* Takes a number or a boolean (0 or 1) only if it has the value `least`, which asks for nothing. */
 read_fn openai_field_neutral;
 
 /* The place of a word in a list. */

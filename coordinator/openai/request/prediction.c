@@ -11,7 +11,7 @@ static int refuse_content(struct reading *r, const json_t *v)
                          v ? openai_type_of(v) : "missing");
 }
 
-/* The texts of parts, one behind the other. */
+/* Joins the texts of parts, in order. */
 static int join_parts(struct reading *r, const json_t *parts)
 {
     struct generate_request *g = &r->out->generate;

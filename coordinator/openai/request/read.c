@@ -262,8 +262,8 @@ static int read_model(struct reading *r, const json_t *v)
 
 /* ---- what would change the text, and is not there ---- */
 
-/* What is offered to a model that is told not to use it asks for nothing but text; the model does
- * not see it. choice: the field that says so. */
+/* Takes what is offered to a model that is told not to use it: it asks for nothing but text, and
+ * the model does not see it. choice: the field that says so. */
 static int read_offered(struct reading *r, const char *choice, const json_t *v)
 {
     const char *said = json_string_value(json_object_get(r->r->root, choice));
@@ -434,7 +434,7 @@ static int finish_max_tokens(struct reading *r)
     return 0;
 }
 
-/* What must be there, and what is decided only when all has been read. */
+/* Checks what must be there, and decides what can be decided only when all has been read. */
 static int finish(struct reading *r)
 {
     struct openai_request *out = r->out;

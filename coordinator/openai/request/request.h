@@ -51,7 +51,8 @@ int openai_check_messages(struct openai_reading *r, const json_t *messages);
 int openai_plain_messages(const json_t *messages, bool takes_parts, json_t **plain,
                           struct error *err);
 
-/* What is read lives as long as r->root and r->arena. Errors: ERR_ARGUMENT, with *r->wrong. */
+/* Reads a request, which is valid as long as r->root and r->arena. Errors: ERR_ARGUMENT, with
+ * *r->wrong. */
 int openai_request_read(struct openai_request *request, enum openai_kind kind,
                         const struct openai_limits *limits, struct openai_reading *r);
 /* The checks of generate_request_check. Errors: ERR_ARGUMENT, with *r->wrong. */

@@ -115,7 +115,7 @@ static struct rpc_stream *start(uint32_t from)
     return stream;
 }
 
-/* Reads to the end of the stream; returns the id behind the last token, and the end in err. */
+/* Reads to the end of the stream; returns the id after the last token, and the end in err. */
 static int read_all(struct rpc_stream *stream, int next)
 {
     static struct arena arena;
