@@ -22,6 +22,8 @@
 #     with an address (http...) and lines that are one unbreakable word after a comment's or a
 #     list's mark
 #   8 a script whose first line says what runs it may be run
+#   9 in coordinator/ only grpc/ and store/ turn messages of proto/generation_wire.h into protobuf
+#     or back: the engine and the HTTP door have structs
 # Usage: test_rooms.sh BUILD_FOLDER         tries the rules on small bad trees, then on this tree
 #        test_rooms.sh BUILD_FOLDER TREE    only looks at TREE
 # With OUTRIDER_TEST_FAST set, as `tests/run fast` does, it only looks at this tree, and checks the
@@ -230,6 +232,13 @@ function check_ending(code,   call) {
     }
 }
 
+function check_codecs(code) {
+    if (folder != "coordinator" || room ~ /^coordinator\/(grpc|store)$/) return
+    if (code !~ /(generate_(request|reply)|score_(request|reply)|service_description)_(en|de)code/)
+        return
+    fail("in coordinator/ only grpc/ and store/ encode or decode messages")
+}
+
 FNR == 1 {
     check_length()
     name = FILENAME
@@ -254,7 +263,9 @@ FNR == 1 {
         check_rooms(path)
         check_library(path)
     }
-    check_ending(code_of($0))
+    code = code_of($0)
+    check_ending(code)
+    check_codecs(code)
 }
 END {
     check_length()
@@ -483,6 +494,19 @@ try_rule_4() {
         accepts base/a.c
 }
 
+try_rule_9() {
+    for name in openai/events.c job/sender.c round/score.c; do
+        printf 'void f(void)\n{\n    generate_reply_decode(a, b);\n}\n' |
+            refuses coordinator/$name 3
+        printf 'void f(void)\n{\n    score_reply_encode(a, b);\n}\n' | refuses coordinator/$name 3
+        printf '/* generate_reply_encode */\nint generate_request_keep(void);\n' |
+            accepts coordinator/$name
+    done
+    for name in coordinator/grpc/grpc_stream.c coordinator/store/stored_reply.c client/a.c; do
+        printf 'void f(void)\n{\n    generate_reply_encode(a, b);\n}\n' | accepts $name
+    done
+}
+
 try_rules_5_and_6() {
     yes '/* a line */' | head -n 800 | accepts base/a.c 'base/a.c:501: warning'
     yes '/* a line */' | head -n 500 | accepts base/a.c
@@ -577,6 +601,7 @@ try_rules_5_and_6
 try_folders
 try_rule_7
 try_rule_8
+try_rule_9
 [ $n_failed -eq 0 ] && echo "the checker finds what it should"
 check_tree "$root" || n_failed=$((n_failed + 1))
 [ $n_failed -eq 0 ]
