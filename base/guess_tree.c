@@ -1,104 +1,205 @@
-/* Trees of guesses: which paths a guess is in, and where they end. */
+/* Trees of guesses: making them, their order, and the most KV that they can need. */
 #include "base/guess_tree.h"
 
-#include <stdbool.h>
-#include <string.h>
+#include <assert.h>
 
-/* Whether `parent` is the guess before i or one of its ancestors; -1 is an ancestor of all. */
-static bool is_depth_first(const int32_t *parents, int i, int32_t parent)
+void guess_tree_begin(struct guess_tree *tree, int base)
 {
-    int32_t node = i - 1;
-    while (node > parent) {
-        node = parents[node];
-    }
-    return node == parent;
+    tree->base = base;
+    tree->is_over = tree->is_independent = false;
+    tree->n = tree->n_chain = 0;
 }
 
-static int check_parent(const int32_t *parents, int i, struct error *err)
+int guess_tree_add(struct guess_tree *tree, int parent, int marks, int32_t token,
+                   const struct sparse_dist *q)
 {
-    int32_t parent = parents[i];
-    if (parent < -1 || parent >= i) {
-        return error_set(err, ERR_FORMAT, "parents[%d] is %d, must be -1 to %d", i, parent, i - 1);
+    int node = tree->n++;
+    assert(node < TREE_NODES_MAX && parent < node);
+    tree->parents[node] = parent;
+    tree->marks[node] = (uint8_t)marks;
+    tree->tokens[node] = token;
+    tree->q[node] = q;
+    if (marks & GUESS_CHAIN) {
+        assert(tree->n_chain < DRAFT_MAX && parent == guess_tree_last(tree));
+        tree->chain[tree->n_chain++] = (uint8_t)node;
     }
-    if (is_depth_first(parents, i, parent)) return 0;
-    return error_set(err, ERR_FORMAT,
-                     "parents[%d] is %d, which is no ancestor of guess %d: guesses must come in "
-                     "depth-first order",
-                     i, parent, i - 1);
+    return node;
 }
 
-/* Adds guess i, whose parent is right. */
-static int add_node(struct guess_tree *tree, const int32_t *parents, int i, struct error *err)
+void guess_tree_plan(struct guess_tree *tree, int n, int marks)
 {
-    int32_t parent = parents[i];
-    int depth = parent < 0 ? 0 : tree->depth[parent] + 1;
-    if (i == 0 || parent != i - 1) tree->n_paths++;
-    if (depth >= DRAFT_MAX) {
-        return error_set(err, ERR_FORMAT, "guess %d is number %d of its path, at most %d are taken",
-                         i, depth + 1, DRAFT_MAX);
-    }
-    if (tree->n_paths > TREE_PATHS_MAX) {
-        return error_set(err, ERR_FORMAT,
-                         "guess %d begins path %d of the tree, at most %d are taken", i,
-                         tree->n_paths, TREE_PATHS_MAX);
-    }
-    tree->depth[i] = (uint8_t)depth;
-    tree->first_path[i] = (uint8_t)(tree->n_paths - 1);
-    tree->leaf_depth[tree->n_paths - 1] = (uint8_t)depth;
-    return 0;
-}
-
-/* A guess's last path is that of its last child. */
-static void end_paths(struct guess_tree *tree, const int32_t *parents)
-{
-    memset(tree->end_path, 0, sizeof tree->end_path);
-    for (int i = tree->n_nodes - 1; i >= 0; i--) {
-        if (tree->end_path[i] == 0) tree->end_path[i] = (uint8_t)(tree->first_path[i] + 1);
-        int32_t parent = parents[i];
-        if (parent >= 0 && tree->end_path[parent] < tree->end_path[i]) {
-            tree->end_path[parent] = tree->end_path[i];
-        }
-    }
-}
-
-int guess_tree_init(struct guess_tree *tree, const int32_t *parents, int n, struct error *err)
-{
-    int rc = 0;
-    *tree = (struct guess_tree){0};
-    if (n < 1 || n > TREE_NODES_MAX) {
-        return error_set(err, ERR_FORMAT, "a tree of %d guesses, must be 1 to %d", n,
-                         TREE_NODES_MAX);
-    }
+    int parent = marks & GUESS_CHAIN ? guess_tree_last(tree) : -1;
     for (int i = 0; i < n; i++) {
-        TRY(check_parent(parents, i, err));
-        TRY(add_node(tree, parents, i, err));
+        parent = guess_tree_add(tree, parent, marks, -1, 0);
     }
-    tree->n_nodes = n;
-    end_paths(tree, parents);
-out:
-    if (rc) *tree = (struct guess_tree){0};
-    return rc;
 }
 
-int guess_tree_tail(const struct guess_tree *tree, int path, int first, int block_tokens)
+int guess_tree_branch(struct guess_tree *tree, int at, int32_t token, const struct sparse_dist *q)
 {
-    return (first + tree->leaf_depth[path]) / block_tokens - first / block_tokens + 1;
+    for (int c = guess_tree_child(tree, at); c >= 0; c = guess_tree_sibling(tree, c)) {
+        if (tree->tokens[c] != token) continue;
+        tree->marks[c] |= GUESS_BRANCH;
+        return c;
+    }
+    return guess_tree_add(tree, at, GUESS_BRANCH, token, q);
 }
 
-int guess_tree_tails(const struct guess_tree *tree, int first, int block_tokens)
+/* The first node from `from` on whose parent is this one. */
+static int find_child(const struct guess_tree *tree, int from, int32_t parent)
 {
-    int n = 0;
-    for (int path = 1; path < tree->n_paths; path++) {
-        n += guess_tree_tail(tree, path, first, block_tokens);
+    for (int i = from; i < tree->n; i++) {
+        if (tree->parents[i] == parent) return i;
+    }
+    return -1;
+}
+
+int guess_tree_child(const struct guess_tree *tree, int node)
+{
+    return find_child(tree, node + 1, node);
+}
+
+int guess_tree_sibling(const struct guess_tree *tree, int node)
+{
+    return find_child(tree, node + 1, tree->parents[node]);
+}
+
+int guess_tree_rank(const struct guess_tree *tree, int node)
+{
+    int rank = 0;
+    for (int i = tree->parents[node] + 1; i < node; i++) {
+        rank += tree->parents[i] == tree->parents[node] ? 1 : 0;
+    }
+    return rank;
+}
+
+int guess_tree_depth(const struct guess_tree *tree, int node)
+{
+    int depth = 0;
+    for (; node >= 0; node = tree->parents[node]) {
+        depth++;
+    }
+    return depth;
+}
+
+int guess_tree_text(const struct guess_tree *tree, int node, int32_t tokens[DRAFT_MAX])
+{
+    int n = guess_tree_depth(tree, node);
+    for (int i = n - 1; i >= 0; i--, node = tree->parents[node]) {
+        tokens[i] = tree->tokens[node];
     }
     return n;
 }
 
-int guess_tree_levels(const struct guess_tree *tree)
+int guess_tree_count(const struct guess_tree *tree, int marks)
 {
-    int deepest = 0;
-    for (int path = 0; path < tree->n_paths; path++) {
-        if (tree->leaf_depth[path] > deepest) deepest = tree->leaf_depth[path];
+    int n = 0;
+    for (int i = 0; i < tree->n; i++) {
+        n += tree->marks[i] & marks ? 1 : 0;
     }
-    return deepest + 1;
+    return n;
+}
+
+int guess_tree_siblings(const struct guess_tree *tree, int place)
+{
+    int n = 0, parent = place > 0 && place <= tree->n_chain ? tree->chain[place - 1] : -1;
+    for (int i = parent + 1; place < tree->n_chain && i < tree->n; i++) {
+        n += tree->parents[i] == parent && tree->marks[i] & GUESS_SIBLING ? 1 : 0;
+    }
+    return n;
+}
+
+/* Copies order[n] of a tree to another; their parents are among them and come before them. */
+static void copy(const struct guess_tree *from, const int *order, int n, struct guess_tree *to)
+{
+    int at[TREE_NODES_MAX];
+    guess_tree_begin(to, from->base);
+    to->is_over = from->is_over;
+    to->is_independent = from->is_independent;
+    for (int i = 0; i < n; i++) {
+        int node = order[i], parent = from->parents[node];
+        at[node] = guess_tree_add(to, parent < 0 ? -1 : at[parent], from->marks[node],
+                                  from->tokens[node], from->q[node]);
+    }
+}
+
+void guess_tree_sort(struct guess_tree *tree)
+{
+    int order[TREE_NODES_MAX], n = 0, next_child[1 + TREE_NODES_MAX];
+    struct guess_tree sorted;
+    if (tree->n == tree->n_chain) return;
+    for (int i = 0; i <= tree->n; i++) {
+        next_child[i] = guess_tree_child(tree, i - 1);
+    }
+    for (int at = -1; n < tree->n;) {
+        int child = next_child[at + 1];
+        if (child < 0) {
+            at = tree->parents[at];
+            continue;
+        }
+        next_child[at + 1] = guess_tree_sibling(tree, child);
+        order[n++] = at = child;
+    }
+    copy(tree, order, n, &sorted);
+    *tree = sorted;
+}
+
+void guess_tree_drop(struct guess_tree *tree, int marks)
+{
+    int order[TREE_NODES_MAX], n = 0;
+    struct guess_tree left;
+    for (int i = 0; i < tree->n; i++) {
+        if (!(tree->marks[i] & marks)) order[n++] = i;
+    }
+    if (n == tree->n) return;
+    copy(tree, order, n, &left);
+    *tree = left;
+}
+
+/* Adds up to `most` nodes of a plan; returns how many there are left of `n`. */
+static int add_some(struct guess_tree *packed, int parent, int marks, int n, int most)
+{
+    for (int i = 0; i < most && n > 0; i++, n--) {
+        guess_tree_add(packed, parent, marks, -1, 0);
+    }
+    return n;
+}
+
+void guess_tree_pack(const struct guess_tree *plan, struct guess_tree *packed)
+{
+    int budget[DRAFT_MAX] = {0};
+    for (int i = 0; i < plan->n; i++) {
+        if (plan->marks[i] & (GUESS_SIBLING | GUESS_GROWN)) budget[guess_tree_place(plan, i)]++;
+    }
+    guess_tree_begin(packed, plan->base);
+    for (int i = 0; i < plan->n_chain; i++) {
+        guess_tree_extend(packed, plan->marks[plan->chain[i]], -1, 0);
+    }
+    for (int place = 0, first = packed->n; place < DRAFT_MAX; place++) {
+        int end = packed->n, left = budget[place];
+        if (place < plan->n_chain) {
+            int parent = place > 0 ? packed->chain[place - 1] : -1;
+            left = add_some(packed, parent, GUESS_SIBLING, left, SIBLINGS_MAX);
+        }
+        for (int i = first; i < end; i++) {
+            left = add_some(packed, i, GUESS_GROWN, left, 1 + SIBLINGS_MAX);
+        }
+        first = end;
+    }
+}
+
+struct guess_path guess_tree_path(const struct guess_tree *tree, const int *nodes, int n)
+{
+    struct guess_path path = {0};
+    while (path.n_chain < n && path.n_chain < tree->n_chain &&
+           nodes[path.n_chain] == tree->chain[path.n_chain]) {
+        path.n_chain++;
+    }
+    for (int i = path.n_chain; i < n; i++) {
+        path.n_branch += tree->marks[nodes[i]] == GUESS_BRANCH ? 1 : 0;
+    }
+    path.n_tested = path.kept = guess_tree_siblings(tree, path.n_chain);
+    if (path.n_chain == n || path.n_chain == tree->n_chain) return path;
+    int node = nodes[path.n_chain];
+    if (tree->marks[node] & GUESS_SIBLING) path.kept = guess_tree_rank(tree, node) - 1;
+    return path;
 }

@@ -1,41 +1,127 @@
-/* The shape of a tree of guesses, which the coordinator, the codec and the forward pass read in the
- * same way. Guess i has a parent: an earlier guess, or -1 for the last committed token. Guesses
- * come in depth-first order, so that each follows its parent or the end of an earlier sibling's
- * subtree.
+/* The guesses of a lane: a tree, from the planner's choice to what is sent, accepted and shown. A
+ * node is a guess, and its parent is an earlier node, or -1 for the last committed token. A chain
+ * is a tree whose nodes have no siblings.
  *
- *   parents  -1  0  1  0  -1        guess 0 -+- 1 - 2     path 0: 0 1 2
- *                                            +- 3         path 1: 0 3
- *                                   guess 4               path 2: 4
+ *   chain     c0 -- c1 -- c2       the guesses of the lane's drafter for one place after the other
+ *   sibling   s0 -- g0 -- g2       another guess for the place of c0, and guesses after it, which
+ *                `- g1             may have siblings, too
+ *   branch    b0 -- b1             a second chain, which was found beside the first
  *
- * A path leads from the root to a leaf, and paths are numbered by their leaves. In depth-first
- * order each path ends with a run of guesses that no earlier path has, and a guess is in
- * consecutive paths, of which the first is the one whose run it belongs to. A path is a chain of
- * tokens, and its KV lies in the blocks of a table of its own (docs/design.md, section 4). */
+ * While a tree is planned and drafted, a node is added when it is planned or drawn; children of one
+ * parent are in the order in which they are drawn. guess_tree_sort brings the nodes into
+ * depth-first order, in which they are sent and accepted (base/tree_layout.h): the chain comes
+ * first, then the siblings of its last guess, each with all that follows it, and at the end those
+ * of its first. A plan is such a tree without tokens. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
-#include "base/error.h"
 #include "base/limits.h"
 
-struct guess_tree {
-    int n_nodes, n_paths;
-    uint8_t depth[TREE_NODES_MAX];      /* 0: behind the last committed token */
-    uint8_t first_path[TREE_NODES_MAX]; /* the guess is in paths first_path .. end_path - 1 */
-    uint8_t end_path[TREE_NODES_MAX];
-    uint8_t leaf_depth[TREE_PATHS_MAX]; /* of the last guess of a path */
+struct sparse_dist; /* model/logits/sampling.h */
+
+enum { GROWN_MAX = TREE_PATHS_MAX /* nodes beside the chain, at most: each may end a path */ };
+
+/* Marks of a node: where it comes from. A guess of the drafter has one of the first three and, if
+ * the branch goes through it, GUESS_BRANCH; with GUESS_BRANCH alone it is of the branch only. */
+enum guess_mark {
+    GUESS_CHAIN = 1,
+    GUESS_SIBLING = 2, /* of a guess of the chain */
+    GUESS_GROWN = 4,   /* after a sibling, or a sibling of such a guess */
+    GUESS_BRANCH = 8,
+    GUESS_STAGED = 16,  /* of the chain: it took no pass of the draft model of its own */
+    GUESS_APPENDED = 32 /* of the chain: found after the guesses of a draft model */
 };
 
-/* parents[n], n >= 1. Errors: ERR_FORMAT with the index and the value: a parent that is no earlier
- * guess, another order, more guesses or paths or a greater depth than base/limits.h allows. */
-int guess_tree_init(struct guess_tree *tree, const int32_t *parents, int n, struct error *err);
+struct guess_tree {
+    int base;            /* committed tokens that the guesses continue */
+    bool is_over;        /* nothing is to be guessed after the chain's last guess */
+    bool is_independent; /* siblings of one q were drawn with replacement */
+    int n, n_chain;
+    uint8_t chain[DRAFT_MAX];      /* [n_chain] nodes of the chain */
+    uint8_t marks[TREE_NODES_MAX]; /* [n] */
+    int32_t parents[TREE_NODES_MAX];
+    int32_t tokens[TREE_NODES_MAX]; /* of a plan -1 */
+    /* The distribution that the guess was drawn from; of a plan NULL. Siblings with the same
+     * pointer were drawn from it without replacement, or, with is_independent, with replacement.
+     * Guesses that were found and not drawn, such as n-grams, have a one-hot q each. */
+    const struct sparse_dist *q[TREE_NODES_MAX];
+};
 
-/* The number of blocks of block_tokens positions that a path occupies from the block of the first
- * guess on, whose position is `first`. */
-int guess_tree_tail(const struct guess_tree *tree, int path, int first, int block_tokens);
+/* An empty tree. */
+void guess_tree_begin(struct guess_tree *tree, int base);
 
-/* The tails of all paths but the first together: what a lane names in addition to its table. */
-int guess_tree_tails(const struct guess_tree *tree, int first, int block_tokens);
+/* Adds a guess, for which there is room, and returns its node. One that is marked as the chain's
+ * goes on from the chain's last guess, which is `parent` then. q is kept. */
+int guess_tree_add(struct guess_tree *tree, int parent, int marks, int32_t token,
+                   const struct sparse_dist *q);
 
-/* The number of positions that the deepest path needs behind the committed ones. */
-int guess_tree_levels(const struct guess_tree *tree);
+/* The last guess of the chain; -1: there is none. */
+static inline int guess_tree_last(const struct guess_tree *tree)
+{
+    return tree->n_chain > 0 ? tree->chain[tree->n_chain - 1] : -1;
+}
+
+/* Adds a guess to the chain; marks: besides GUESS_CHAIN. */
+static inline int guess_tree_extend(struct guess_tree *tree, int marks, int32_t token,
+                                    const struct sparse_dist *q)
+{
+    return guess_tree_add(tree, guess_tree_last(tree), GUESS_CHAIN | marks, token, q);
+}
+
+/* Adds n guesses without tokens to a plan, one after the other: to the end of the chain or, if they
+ * are not marked as the chain's, from the root on. */
+void guess_tree_plan(struct guess_tree *tree, int n, int marks);
+
+/* Adds a guess to a branch, of which `at` is the last node so far, or -1. The branch goes through a
+ * child that holds the token, if there is one. Returns its last node. */
+int guess_tree_branch(struct guess_tree *tree, int at, int32_t token, const struct sparse_dist *q);
+
+/* The first child of a node (-1: the root), and the next one of the same parent; -1: none. */
+int guess_tree_child(const struct guess_tree *tree, int node);
+int guess_tree_sibling(const struct guess_tree *tree, int node);
+
+/* How many children its parent has before it. */
+int guess_tree_rank(const struct guess_tree *tree, int node);
+
+/* Guesses from the root to a node; 0 for the root, which is -1. */
+int guess_tree_depth(const struct guess_tree *tree, int node);
+
+/* The place of a guess in the text, counted from 0. */
+static inline int guess_tree_place(const struct guess_tree *tree, int node)
+{
+    return guess_tree_depth(tree, tree->parents[node]);
+}
+
+/* The tokens that lead from the root to a node, its own the last; returns how many. */
+int guess_tree_text(const struct guess_tree *tree, int node, int32_t tokens[DRAFT_MAX]);
+
+/* Nodes that have one of these marks. */
+int guess_tree_count(const struct guess_tree *tree, int marks);
+
+/* Siblings of the chain's guess for a place. */
+int guess_tree_siblings(const struct guess_tree *tree, int place);
+
+/* Brings the nodes into depth-first order; afterwards chain[i] is i. */
+void guess_tree_sort(struct guess_tree *tree);
+
+/* Takes away the nodes that have one of these marks, and none without what comes after it. */
+void guess_tree_drop(struct guess_tree *tree, int marks);
+
+/* The tree that needs the most KV blocks of all that have as many nodes beside the chain for each
+ * place as the plan, or fewer, after whichever nodes of the place before, at most 1 + SIBLINGS_MAX
+ * after each. A node without others after it ends a path, so it is the one in which as few nodes as
+ * possible have others: the first ones of each place have as many as there may be. */
+void guess_tree_pack(const struct guess_tree *plan, struct guess_tree *packed);
+
+/* How a tree was accepted. */
+struct guess_path {
+    int n_chain;        /* leading guesses of the chain that stay */
+    int n_tested, kept; /* siblings of the guess after them, and the one that stays; kept =
+                           n_tested: none */
+    int n_branch;       /* of the branch alone: those that stay */
+};
+
+/* nodes[n]: those that stay, from the root on. */
+struct guess_path guess_tree_path(const struct guess_tree *tree, const int *nodes, int n);

@@ -104,13 +104,13 @@ static void share(struct bench *b, bool has_offers)
 
 static void guess(struct bench *b)
 {
-    static struct draft drafts[LANES_MAX];
+    static struct guess_tree drafts[LANES_MAX];
     static struct draft_lane lanes[LANES_MAX];
     static const struct end_ids no_ends;
     struct draft_cost cost;
     arena_reset(&b->arena);
     for (int i = 0; i < b->n_lanes; i++) {
-        drafts[i] = (struct draft){.base = b->seqs[i].n_tokens};
+        drafts[i] = (struct guess_tree){.base = b->seqs[i].n_tokens};
         lanes[i] = (struct draft_lane){.seq = &b->seqs[i],
                                        .k = K,
                                        .ends = &no_ends,

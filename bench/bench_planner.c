@@ -41,9 +41,10 @@ static double step_us(int rows)
 static void teach_grown(struct planner *p, struct planner_sequence *seq,
                         const struct planner_lane *lane, int n_accepted, int turn)
 {
-    int n = 0;
-    for (int i = 0; i < lane->growth.n; i++) {
-        n += lane->growth.parents[i] == growth_behind(n_accepted, 0);
+    const struct guess_tree *tree = &lane->tree;
+    int n = 0, sibling = guess_tree_sibling(tree, tree->chain[n_accepted]);
+    for (int i = 0; i < tree->n; i++) {
+        n += tree->parents[i] == sibling;
     }
     if (n > 0) planner_observe_grown(p, seq, n_accepted + 1, n, turn % 2 ? 0 : n);
 }
@@ -53,20 +54,20 @@ static void teach(struct planner *p, struct planner_sequence *seqs,
 {
     struct planner_round round = {.n_rows = n, .n_lanes = n, .is_timed = true};
     for (int i = 0; i < n; i++) {
-        int k = lanes[i].k, n_accepted = 0;
+        int k = lanes[i].tree.n_chain, n_accepted = 0;
         while (n_accepted < k && (i * 37 + turn * 101 + n_accepted * 53) % 100 < 100 * alpha) {
             n_accepted++;
         }
         planner_observe_lane(p, &seqs[i], k, n_accepted);
-        int n_siblings = n_accepted < k ? lanes[i].siblings[n_accepted] : 0;
+        int n_siblings = n_accepted < k ? guess_tree_siblings(&lanes[i].tree, n_accepted) : 0;
         bool is_kept = n_siblings > 0 && (i * 41 + turn * 97) % 100 < 40;
         planner_observe_siblings(p, &seqs[i], NULL, n_siblings, is_kept ? 0 : n_siblings);
         if (is_kept) teach_grown(p, &seqs[i], &lanes[i], n_accepted, turn);
         for (int j = 0; j < k; j++) {
             round.pass_lanes[j]++;
-            round.n_rows += lanes[i].siblings[j];
+            round.n_rows += guess_tree_siblings(&lanes[i].tree, j);
         }
-        round.n_rows += k + lanes[i].growth.n;
+        round.n_rows += k + guess_tree_count(&lanes[i].tree, GUESS_GROWN);
         round.n_passes = k > round.n_passes ? k : round.n_passes;
     }
     round.first_pass_tokens = round.pass_lanes[0];
@@ -112,10 +113,10 @@ static void measure(int n_lanes, int k_max, double alpha, enum form form)
         teach_us[turn] = (double)(clock_now_ns() - middle_ns) / 1000;
         share_us[turn] = (double)(middle_ns - start_ns) / 1000;
         for (int i = 0; i < n_lanes; i++) {
-            guesses += lanes[i].k;
-            grown += lanes[i].growth.n;
-            for (int j = 0; j < lanes[i].k; j++) {
-                siblings += lanes[i].siblings[j];
+            guesses += lanes[i].tree.n_chain;
+            grown += guess_tree_count(&lanes[i].tree, GUESS_GROWN);
+            for (int j = 0; j < lanes[i].tree.n_chain; j++) {
+                siblings += guess_tree_siblings(&lanes[i].tree, j);
             }
         }
     }

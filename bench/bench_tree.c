@@ -94,7 +94,7 @@ static const struct {
               {"binary", parent_in_binary}};
 
 static void compare(struct tree_arm *tree, const struct settings *s, const char *name,
-                    const struct guess_tree *shape)
+                    const struct tree_layout *shape)
 {
     static struct tree_arm chain;
     chain = *tree;
@@ -102,8 +102,8 @@ static void compare(struct tree_arm *tree, const struct settings *s, const char 
     const struct timed_arm tree_arm = {run_step, tree}, chain_arm = {run_step, &chain};
     struct bench_pairs pairs = bench_compare(&chain_arm, &tree_arm, s->n_pairs, TREE_SLICE_US);
     printf("%-12s  %5d  %5d  %10.3f  %10.3f  %.3f (%.3f to %.3f)\n", name, shape->n_paths,
-           guess_tree_levels(shape), 1e3 / pairs.b.median, 1e3 / pairs.a.median, pairs.ratio.median,
-           pairs.ratio.low, pairs.ratio.high);
+           tree_layout_levels(shape), 1e3 / pairs.b.median, 1e3 / pairs.a.median,
+           pairs.ratio.median, pairs.ratio.low, pairs.ratio.high);
     fflush(stdout);
 }
 
@@ -114,12 +114,12 @@ static int compare_shapes(struct tree_arm *arm, const struct settings *s, struct
            "tree over chain");
     for (int i = 0; i < (int)(sizeof shapes / sizeof *shapes); i++) {
         int32_t parents[TREE_NODES_MAX];
-        struct guess_tree shape;
+        struct tree_layout shape;
         static int32_t tails[TREE_TAILS_MAX];
         for (int n = 0; n < s->n_nodes; n++) {
             parents[n] = shapes[i].parent(n, s->n_nodes);
         }
-        TRY(guess_tree_init(&shape, parents, s->n_nodes, err));
+        TRY(tree_layout_init(&shape, parents, s->n_nodes, err));
         int first_tail = (s->context + ROWS_MAX) / KV_BLOCK_TOKENS + 1;
         for (int t = 0; t < TREE_TAILS_MAX; t++) {
             tails[t] = first_tail + t;

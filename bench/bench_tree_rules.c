@@ -16,7 +16,7 @@
 enum { N_ROUNDS = 2001, N_NODES = 16, SUPPORT_MAX = 256, N_VOCAB = 32000 };
 
 struct input {
-    struct tree tree;
+    struct guess_tree tree;
     struct target_row rows[N_NODES + 1];
     struct sparse_dist q[N_NODES + 1]; /* behind the root, then behind each node */
     int32_t ids[N_NODES + 1][SUPPORT_MAX];

@@ -246,7 +246,7 @@ static int place_lanes(struct model *m, const struct forward_lane *lanes, int n_
         const struct forward_lane *lane = &lanes[i];
         assert(n + lane->n_tokens <= m->options.max_tokens);
         if (lane->tree) {
-            const struct guess_tree *shape = lane->tree->shape;
+            const struct tree_layout *shape = lane->tree->shape;
             attention_tree_place(&m->trees[i], shape, lane->blocks, lane->tree->tails,
                                  lane->position, lane->n_tokens - shape->n_nodes);
         }

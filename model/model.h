@@ -42,9 +42,9 @@ struct model_options {
 
 /* The last tokens of a lane as a tree of guesses. */
 struct forward_tree {
-    const struct guess_tree *shape; /* of the lane's last shape->n_nodes tokens, at least one less
+    const struct tree_layout *shape; /* of the lane's last shape->n_nodes tokens, at least one less
                                        than it has */
-    /* [guess_tree_tails] blocks of paths 1, 2, ..., one path after the other, each from the block
+    /* [tree_layout_tails] blocks of paths 1, 2, ..., one path after the other, each from the block
      * of the first guess on. No block is in two of them or in the lane's table. */
     const int32_t *tails;
 };

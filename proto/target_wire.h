@@ -43,7 +43,7 @@ struct step_lane {
     int first_block;
     int n_blocks;
     const int32_t *blocks;
-    /* A tree of guesses (base/guess_tree.h); NULL: they are a chain. */
+    /* A tree of guesses (base/tree_layout.h); NULL: they are a chain. */
     const int32_t *parents; /* [n_draft] */
     int n_tails;
     const int32_t *tails; /* blocks of paths 1, 2, ..., from the block of the first guess on */

@@ -1,8 +1,8 @@
 /* Steps and their replies from protobuf; every field is checked, because the bytes come from a
  * peer. Arrays stay where protobuf-c has put them in the arena; only the structs around them are
  * new. */
-#include "base/guess_tree.h"
 #include "base/limits.h"
+#include "base/tree_layout.h"
 #include "proto/target_wire.h"
 
 #include <assert.h>
@@ -130,7 +130,7 @@ out:
 
 /* How many blocks the tails of a tree have depends on the length of a block, which the ranks know;
  * here every further path must have one, and no more than it has guesses. */
-static int tails_decode(const Outrider__Target__V1__Lane *msg, const struct guess_tree *tree,
+static int tails_decode(const Outrider__Target__V1__Lane *msg, const struct tree_layout *tree,
                         struct step_lane *lane, struct error *err)
 {
     int rc = 0;
@@ -150,7 +150,7 @@ out:
 static int tree_decode(const Outrider__Target__V1__Lane *msg, struct step_lane *lane,
                        struct error *err)
 {
-    struct guess_tree tree;
+    struct tree_layout tree;
     int rc = 0;
     if (!msg->n_parents) {
         return codec_read_count(&lane->n_tails, msg->n_tails, 0, "tails without parents", err);
@@ -159,7 +159,7 @@ static int tree_decode(const Outrider__Target__V1__Lane *msg, struct step_lane *
         return error_set(err, ERR_FORMAT, "parents has %zu entries, but n_draft is %d",
                          msg->n_parents, lane->n_draft);
     }
-    TRY(guess_tree_init(&tree, msg->parents, lane->n_draft, err));
+    TRY(tree_layout_init(&tree, msg->parents, lane->n_draft, err));
     lane->parents = msg->parents;
     TRY(tails_decode(msg, &tree, lane, err));
 out:

@@ -147,7 +147,7 @@ static bool check_tails(struct slots *s, const struct shaped_lane *shaped, uint6
                         char *why)
 {
     const struct step_lane *lane = shaped->lane;
-    int n = guess_tree_tails(&shaped->tree, first_guess(lane), KV_BLOCK_TOKENS);
+    int n = tree_layout_tails(&shaped->tree, first_guess(lane), KV_BLOCK_TOKENS);
     if (lane->n_tails != n) {
         return REFUSE(why,
                       "tails has %d blocks, but the %d paths of the tree at position %d need %d",

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "base/guess_tree.h"
+#include "base/tree_layout.h"
 #include "proto/target_wire.h"
 
 /* The state of one sequence. The coordinator owns the block table; this is its copy. */
@@ -42,7 +42,7 @@ void slots_reset(struct slots *slots);
 /* A lane, and the shape of its guesses where they are a tree; without nodes they are a chain. */
 struct shaped_lane {
     const struct step_lane *lane;
-    struct guess_tree tree;
+    struct tree_layout tree;
 };
 
 /* The position after the last one of a path of the lane. */

@@ -167,7 +167,7 @@ static bool shape_lane(struct verifier *v, const struct step_lane *lane, struct 
         return REFUSE(v, "%d of %d tokens are guesses, so no committed one is before them",
                       lane->n_draft, lane->n_tokens);
     }
-    return !guess_tree_init(&shaped->tree, lane->parents, lane->n_draft, &err) ||
+    return !tree_layout_init(&shaped->tree, lane->parents, lane->n_draft, &err) ||
            REFUSE(v, "%s", err.text);
 }
 
@@ -176,7 +176,7 @@ static int count_positions(const struct shaped_lane *shaped)
 {
     const struct step_lane *lane = shaped->lane;
     if (!shaped->tree.n_nodes) return lane->n_tokens;
-    return lane->n_tokens - lane->n_draft + guess_tree_levels(&shaped->tree);
+    return lane->n_tokens - lane->n_draft + tree_layout_levels(&shaped->tree);
 }
 
 static bool check_lane(struct verifier *v, const struct step_lane *lane, struct shaped_lane *shaped)

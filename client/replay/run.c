@@ -44,7 +44,7 @@ static int choose(struct run *run, int n_left, int *chosen)
     }
     planner_share(&run->planner, &lane, 1, &load);
     *chosen = lane.offer ? lane.offer->finder : -1;
-    return lane.offer ? lane.k : 0;
+    return lane.offer ? lane.tree.n_chain : 0;
 }
 
 static void observe(struct run *run, int chosen, int k, int n_accepted)

@@ -46,9 +46,9 @@ struct ahead {
     int arena;
 
     struct assumption assumed;
-    struct draft draft; /* of the next round */
-    bool is_predicted;  /* the last of assumed.tokens is known */
-    int n_draft_kv;     /* when the work was stopped */
+    struct guess_tree draft; /* of the next round */
+    bool is_predicted;       /* the last of assumed.tokens is known */
+    int n_draft_kv;          /* when the work was stopped */
 
     /* While the target verifies. */
     struct sequence *seq;
@@ -124,14 +124,29 @@ static bool came_true(const struct ahead *a, const struct sequence *seq)
 
 int ahead_count(const struct ahead *a, const struct sequence *seq)
 {
-    return came_true(a, seq) ? a->draft.n : 0;
+    return came_true(a, seq) ? a->draft.n_chain : 0;
 }
 
-void ahead_take(struct ahead *a, struct sequence *seq, int k, struct draft *draft)
+/* A guess that was made ahead, with as many of its siblings, which follow it, as are wanted now. */
+static void take_guess(const struct guess_tree *made, int first, int n_siblings,
+                       struct guess_tree *draft)
 {
-    if (came_true(a, seq) && a->draft.n > 0 && a->draft.n <= k) {
-        *draft = a->draft;
-        seq->n_draft_kv = a->n_draft_kv;
+    int parent = guess_tree_last(draft);
+    for (int i = first; i < made->n && i <= first + n_siblings; i++) {
+        if (i > first && made->marks[i] & GUESS_CHAIN) return;
+        guess_tree_add(draft, parent, made->marks[i], made->tokens[i], made->q[i]);
+    }
+}
+
+void ahead_take(struct ahead *a, struct draft_lane *lane)
+{
+    const struct guess_tree *made = &a->draft;
+    if (came_true(a, lane->seq) && made->n_chain > 0 && made->n_chain <= lane->k) {
+        for (int i = 0; i < made->n_chain; i++) {
+            take_guess(made, made->chain[i], draft_lane_siblings(lane, i), lane->draft);
+        }
+        lane->draft->is_over = made->is_over;
+        lane->seq->n_draft_kv = a->n_draft_kv;
     }
     a->is_predicted = false;
 }
@@ -148,14 +163,14 @@ static bool is_worth_it(const struct ahead *a, int k)
     return a->n_rounds % PROBE_ROUNDS < BLOCK ? !is_shorter : is_shorter;
 }
 
-void ahead_begin(struct ahead *a, struct sequence *seq, const struct draft *draft, int k,
+void ahead_begin(struct ahead *a, struct sequence *seq, const struct guess_tree *draft, int k,
                  const struct end_ids *ends)
 {
     a->n_rounds++;
-    a->n_verified = draft->n;
+    a->n_verified = draft->n_chain;
     a->is_predicted = false;
-    a->is_working = a->drafter->row->model->extra.predict && draft->n > 0 && !draft->is_over &&
-                    k > 0 && is_worth_it(a, draft->n);
+    a->is_working = a->drafter->row->model->extra.predict && draft->n_chain > 0 &&
+                    !draft->is_over && k > 0 && is_worth_it(a, draft->n_chain);
     a->has_worked = a->is_working;
     a->start_us = clock_now_us();
     if (!a->is_working) return;
@@ -163,9 +178,11 @@ void ahead_begin(struct ahead *a, struct sequence *seq, const struct draft *draf
     a->assumed = (struct assumption){.sequence = seq->id,
                                      .draft_losses = seq->draft_losses,
                                      .base = seq->n_tokens,
-                                     .n_tokens = draft->n + 1};
-    memcpy(a->assumed.tokens, draft->tokens, (size_t)draft->n * sizeof *draft->tokens);
-    a->draft = (struct draft){.base = seq->n_tokens + draft->n + 1};
+                                     .n_tokens = draft->n_chain + 1};
+    for (int i = 0; i < draft->n_chain; i++) {
+        a->assumed.tokens[i] = draft->tokens[draft->chain[i]];
+    }
+    guess_tree_begin(&a->draft, seq->n_tokens + draft->n_chain + 1);
     a->k = k;
     a->ends = ends;
     a->arena = !a->arena;
@@ -186,7 +203,7 @@ static int work_once(struct ahead *a, struct error *err)
     struct arena *arena = &a->arenas[a->arena];
     if (a->is_predicted) {
         struct draft_lane lane = {.seq = a->seq,
-                                  .k = a->draft.n + 1,
+                                  .k = a->draft.n_chain + 1,
                                   .ends = a->ends,
                                   .draft = &a->draft,
                                   .siblings_max = a->seq->siblings_max};
@@ -206,7 +223,7 @@ bool ahead_work(struct ahead *a)
 {
     struct error err;
     int64_t now_us = clock_now_us();
-    if (!a->is_working || a->draft.n == a->k || a->draft.is_over || is_too_late(a, now_us)) {
+    if (!a->is_working || a->draft.n_chain == a->k || a->draft.is_over || is_too_late(a, now_us)) {
         return false;
     }
     if (a->is_predicted && end_ids_have(a->ends, a->assumed.tokens[a->assumed.n_tokens - 1])) {

@@ -27,19 +27,20 @@ void ahead_forget(struct ahead *ahead);
  * nothing of whether that pays. */
 void ahead_skip(struct ahead *ahead);
 
-/* Fills draft (n = 0, base = seq->n_tokens) with the guesses that were made ahead if the text went
- * on as it was assumed and they are at most k; otherwise it stays empty, and the same guesses can
- * be drawn again. None of them is dropped, because then the number of guesses would depend on their
- * values, which biases the text. q stays valid until the ahead_begin after the next. */
-void ahead_take(struct ahead *ahead, struct sequence *seq, int k, struct draft *draft);
+/* Fills the lane's draft, which is empty, with the guesses that were made ahead if the text went on
+ * as it was assumed and they are at most k; otherwise it stays empty, and the same guesses can be
+ * drawn again. No guess of the chain is dropped, because then the number of guesses would depend on
+ * their values, which biases the text; each has the siblings that the lane's plan says. q stays
+ * valid until the ahead_begin after the next. */
+void ahead_take(struct ahead *ahead, struct draft_lane *lane);
 
 /* How many ahead_take would give, if k allows. */
 int ahead_count(const struct ahead *ahead, const struct sequence *seq);
 
-/* Allows up to k guesses behind `draft`, which is about to be verified. None are made with k = 0,
- * behind a draft without guesses or at its end, and with a drafter that cannot predict. ends is
+/* Allows up to k guesses after `draft`, which is about to be verified. None are made with k = 0,
+ * after a draft without guesses or at its end, and with a drafter that cannot predict. ends is
  * kept until ahead_end. */
-void ahead_begin(struct ahead *ahead, struct sequence *seq, const struct draft *draft, int k,
+void ahead_begin(struct ahead *ahead, struct sequence *seq, const struct guess_tree *draft, int k,
                  const struct end_ids *ends);
 
 /* Makes one token more; false when there is nothing to do or no time for it. A draft that fails

@@ -19,9 +19,9 @@ void appended_begin(struct appended *a, enum append_mode mode, const struct draf
 /* What is found behind a lane's guesses; returns how many tokens. */
 static int look(const struct appended *a, struct append_lane *append, int32_t *tokens)
 {
-    const struct draft *draft = append->lane->draft;
-    if (append->lane->err.code || draft->is_over || draft->n == 0) return 0;
-    return lookup_continue_from(a->finder, append->lane->seq, draft->base + draft->n, tokens,
+    const struct guess_tree *draft = append->lane->draft;
+    if (append->lane->err.code || draft->is_over || draft->n_chain == 0) return 0;
+    return lookup_continue_from(a->finder, append->lane->seq, draft->base + draft->n_chain, tokens,
                                 append->n_max, &append->evidence);
 }
 
@@ -32,7 +32,7 @@ void appended_add(const struct appended *a, struct append_lane *lanes, int n,
     int32_t tokens[PLANNER_LANES_MAX][PLANNER_APPEND_MAX];
     for (int i = 0; i < n; i++) {
         planned[i] = (struct planner_append_lane){.seq = &lanes[i].lane->seq->planner_state,
-                                                  .k = lanes[i].lane->draft->n,
+                                                  .k = lanes[i].lane->draft->n_chain,
                                                   .n_known = look(a, &lanes[i], tokens[i])};
         planned[i].evidence = lanes[i].evidence;
     }

@@ -1,4 +1,4 @@
-/* Guesses that a finder makes behind those of the draft model (speculation/planner/append.h), for
+/* Guesses that a finder makes after those of the draft model (speculation/planner/append.h), for
  * sequences whose number of guesses is planned. Owned by the engine thread. */
 #pragma once
 
@@ -17,7 +17,7 @@ struct appended {
     struct planner *planner;
 };
 
-/* With the first finder that can say what comes behind guesses, if there is a draft model. Keeps
+/* With the first finder that can say what comes after guesses, if there is a draft model. Keeps
  * it and the planner. */
 void appended_begin(struct appended *appended, enum append_mode mode,
                     const struct drafters *drafters, struct planner *planner);
@@ -29,8 +29,8 @@ struct append_lane {
     int evidence;            /* out: of those that were added */
 };
 
-/* Adds guesses to the lanes' drafts, and none behind one that ends its text. They are looked up
- * behind the guesses before them, all of which are sent, and q is one-hot. Errors of a lane:
+/* Adds guesses to the lanes' drafts, and none after one that ends its text. They are looked up
+ * after the guesses before them, all of which are sent, and q is one-hot. Errors of a lane:
  * ERR_NO_MEMORY. */
 void appended_add(const struct appended *appended, struct append_lane *lanes, int n,
                   const struct planner_append_load *load, struct arena *arena);

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "base/end_ids.h"
-#include "base/growth.h"
+#include "base/guess_tree.h"
 #include "base/limits.h"
 #include "base/memory.h"
 #include "coordinator/draft/table.h"
@@ -19,33 +19,6 @@ struct block_pool;      /* coordinator/kv/blocks.h */
 struct drafter_options; /* coordinator/draft/options.h */
 struct lookup_ops;      /* coordinator/draft/lookup.h */
 struct sequence;        /* coordinator/sequence/sequence.h */
-
-/* Guesses, each with the distribution it was drawn from. */
-struct draft {
-    int base;     /* committed tokens that the guesses continue */
-    bool is_over; /* nothing is to be guessed behind the last one */
-    int n;
-    int32_t tokens[DRAFT_MAX];
-    struct sparse_dist q[DRAFT_MAX]; /* their arrays lie in the arena of the call */
-    /* Further guesses for the place of tokens[i]. Where their q is NULL, they are from q[i] without
-     * those before them or, under greedy and coupled rules, the next best ones. Otherwise each has
-     * a q of its own, in the arena of the call: those that were found have one-hot ones. */
-    uint8_t n_siblings[DRAFT_MAX];
-    int32_t siblings[DRAFT_MAX][SIBLINGS_MAX];
-    const struct sparse_dist *sibling_q[DRAFT_MAX][SIBLINGS_MAX];
-    /* Guesses behind siblings. Those of one parent are drawn like a guess and its siblings, from
-     * one q. */
-    struct growth grown;
-    int32_t grown_tokens[GROWN_MAX];
-    struct sparse_dist grown_q[GROWN_MAX]; /* of the first guess behind a parent */
-    /* A second chain, which goes on from `base`, too. It does not depend on the guesses above, and
-     * where the two begin alike they are one. */
-    int n_branch;
-    int32_t branch[DRAFT_MAX];
-    struct sparse_dist branch_q[DRAFT_MAX]; /* one-hot, in the arena of the call */
-    int n_staged;                           /* of n: guesses that took no pass of their own */
-    int n_appended; /* the last of n, behind those of a model: a finder has made them */
-};
 
 /* Tokens that a draft model is expected to guess, from its next guess on. */
 struct draft_expected {
@@ -61,23 +34,38 @@ struct draft_expected {
 /* One sequence's share of a call of propose. */
 struct draft_lane {
     struct sequence *seq;
-    int k;                          /* guesses wanted, with those that the draft already has */
-    const struct end_ids *ends;     /* nothing is guessed behind these */
-    struct draft *draft;            /* goes on where draft->n guesses are there already */
-    int siblings_max;               /* of each guess that is made */
-    struct error err;               /* set by the call: code 0, or what failed this lane alone */
+    int k;                      /* guesses of the chain wanted, with those that the draft has */
+    const struct end_ids *ends; /* nothing is guessed after these */
+    struct guess_tree *draft; /* goes on after the guesses that are there already; their q's are in
+                                   the arena of the call */
+    int siblings_max;         /* of each guess that is made */
+    struct error err;         /* set by the call: code 0, or what failed this lane alone */
     struct draft_expected expected; /* of the next pass; by the draft's stage */
-    /* What a draft model is to guess behind siblings, if their parents are drawn and it has KV for
-     * it; NULL: nothing. Such a lane reads nothing ahead, and its draft has no guesses yet. */
-    const struct growth *growth;
-    /* With a growth: it follows q. The growth and siblings[k], those of the chain's guesses, say
-     * how many guesses there are for each place, at most GROWN_MAX in all without the chain's, and
-     * behind how many of the place before they may be; behind which ones is chosen by the draft's
-     * chances when the place before is drawn (speculation/accept/tree_follow.h), and siblings_max
-     * is set by the call. The siblings of the first place, and of those without a growth, are as
-     * planned. NULL: all is as planned. */
-    const uint8_t *siblings;
+    /* The tree that is wanted: k is the length of its chain, and it says how many siblings each
+     * guess has. What a draft model is to guess after siblings comes last, in the order of struct
+     * planner_lane; it is guessed if the parents are drawn and there is KV for it. Such a lane
+     * reads nothing ahead, and its draft has no guesses yet. NULL: a chain with siblings_max
+     * siblings of each guess. */
+    const struct guess_tree *plan;
+    /* The plan says how many guesses there are for each place, at most GROWN_MAX in all without the
+     * chain's, and after how many of the place before they may be; after which ones is chosen by
+     * the draft's chances when the place before is drawn (speculation/accept/tree_follow.h). The
+     * siblings of the first place, and of those where nothing is guessed after siblings, are as
+     * planned. */
+    bool follows_q;
 };
+
+/* Siblings that the chain's guess for a place may have. */
+static inline int draft_lane_siblings(const struct draft_lane *lane, int place)
+{
+    return lane->plan ? guess_tree_siblings(lane->plan, place) : lane->siblings_max;
+}
+
+/* Whether the lane wants guesses after siblings. */
+static inline bool draft_lane_grows(const struct draft_lane *lane)
+{
+    return lane->plan && guess_tree_count(lane->plan, GUESS_GROWN) > 0;
+}
 
 /* Staged speculation: the draft is itself sped up by something cheaper, which says what the draft
  * is going to guess. A draft model asks it before each pass, reads what it expects together with
@@ -210,11 +198,11 @@ struct model_draft_ops {
      * sent (docs/design.md section 5). Coins RNG_DRAFT at (position, base); under a coupled rule
      * the guess is the argmax under the shared noise. Siblings use coins of the same address with
      * their numbers from 1 on as the index, and may be dropped for reasons that have nothing to do
-     * with their values. Guesses behind siblings use those of their position each with an
-     * index of its own from 1 + SIBLINGS_MAX on. seq->n_draft_kv counts what was read, and guesses
-     * are written to seq->tokens behind the committed ones. Errors of a lane:
-     * ERR_NO_MEMORY, ERR_EXHAUSTED no KV block, ERR_UNAVAILABLE the device is lost. All lanes go
-     * through a pass together, and *cost says what the passes took. */
+     * with their values. Guesses after siblings use those of their position each with an index of
+     * its own from 1 + SIBLINGS_MAX on. seq->n_draft_kv counts what was read. A model also writes
+     * the guesses of the chain to seq->tokens after the committed ones, where its next pass reads
+     * them. Errors of a lane: ERR_NO_MEMORY, ERR_EXHAUSTED no KV block, ERR_UNAVAILABLE the device
+     * is lost. All lanes go through a pass together, and *cost says what the passes took. */
     void (*propose)(struct drafter *drafter, struct draft_lane *lanes, int n, struct arena *arena,
                     struct draft_cost *cost);
 

@@ -29,28 +29,29 @@ static struct one_hot *make_one_hots(const int32_t *tokens, int n, struct arena 
 void finder_begin(struct draft_lane *lane)
 {
     lane->err.code = 0;
-    lane->draft->n = 0;
+    guess_tree_begin(lane->draft, lane->draft->base);
 }
 
 bool finder_add(struct draft_lane *lane, const struct finder_guess *guess, struct arena *arena)
 {
-    struct draft *draft = lane->draft;
-    int at = draft->n, n_siblings = guess->n - 1;
-    if (n_siblings > lane->siblings_max) n_siblings = lane->siblings_max;
-    struct one_hot *own = NULL;
+    struct guess_tree *draft = lane->draft;
+    int parent = guess_tree_last(draft), n = 1 + draft_lane_siblings(lane, draft->n_chain);
+    if (n > guess->n) n = guess->n;
     if (draft->is_over) return false;
+    struct one_hot *own = NULL;
+    struct sparse_dist *drawn = NULL;
     if (guess->q.n == 0) {
-        own = make_one_hots(guess->tokens, 1 + n_siblings, arena, &lane->err);
-        if (!own) return false;
+        own = make_one_hots(guess->tokens, n, arena, &lane->err);
+    } else if ((drawn = arena_take(arena, 1, sizeof *drawn))) {
+        *drawn = guess->q;
+    } else {
+        error_set(&lane->err, ERR_NO_MEMORY, "no room for a guess");
     }
-    draft->q[at] = own ? own[0].dist : guess->q;
-    draft->tokens[at] = lane->seq->tokens[lane->seq->n_tokens + at] = guess->tokens[0];
-    draft->n_siblings[at] = (uint8_t)n_siblings;
-    memcpy(draft->siblings[at], guess->tokens + 1, (size_t)n_siblings * sizeof *guess->tokens);
-    for (int s = 0; s < n_siblings; s++) {
-        draft->sibling_q[at][s] = own ? &own[1 + s].dist : NULL;
+    if (!own && !drawn) return false;
+    for (int i = 0; i < n; i++) {
+        guess_tree_add(draft, parent, i == 0 ? GUESS_CHAIN : GUESS_SIBLING, guess->tokens[i],
+                       own ? &own[i].dist : drawn);
     }
-    draft->n++;
     draft->is_over = end_ids_have(lane->ends, guess->tokens[0]);
     return !draft->is_over;
 }
@@ -66,22 +67,26 @@ void finder_take(struct draft_lane *lane, const struct finder_guess *guesses, in
 
 void finder_append(struct draft_lane *lane, const int32_t *tokens, int n, struct arena *arena)
 {
-    int first = lane->draft->n;
+    struct guess_tree *draft = lane->draft;
+    int first = draft->n;
     for (int i = 0; i < n; i++) {
         const struct finder_guess guess = {.n = 1, .tokens = {tokens[i]}};
         if (!finder_add(lane, &guess, arena)) break;
     }
-    lane->draft->n_appended = lane->draft->n - first;
+    for (int i = first; i < draft->n; i++) {
+        draft->marks[i] |= GUESS_APPENDED;
+        /* where a draft model would read them, if it goes on after them */
+        lane->seq->tokens[draft->base + draft->n_chain - draft->n + i] = draft->tokens[i];
+    }
 }
 
 void lookup_extra_rows(const struct drafter *finder, struct draft_lane *lane, struct arena *arena)
 {
-    struct draft *draft = lane->draft;
-    int n = finder->row->lookup->extra.extra_rows(finder, lane->seq, draft->branch, lane->k);
-    struct one_hot *own = make_one_hots(draft->branch, n, arena, &lane->err);
-    draft->n_branch = 0;
-    for (int i = 0; own && i < n; i++) {
-        draft->branch_q[draft->n_branch++] = own[i].dist;
-        if (end_ids_have(lane->ends, draft->branch[i])) break;
+    int32_t tokens[DRAFT_MAX];
+    int n = finder->row->lookup->extra.extra_rows(finder, lane->seq, tokens, lane->k);
+    struct one_hot *own = make_one_hots(tokens, n, arena, &lane->err);
+    for (int i = 0, at = -1; own && i < n; i++) {
+        at = guess_tree_branch(lane->draft, at, tokens[i], &own[i].dist);
+        if (end_ids_have(lane->ends, tokens[i])) break;
     }
 }

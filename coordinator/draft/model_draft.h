@@ -68,9 +68,8 @@ struct guess {
     int coin; /* index of the coin that draws it; its siblings have the next ones */
     struct sparse_dist *q;
     int32_t id;
-    int n_siblings;
-    int32_t *siblings; /* [siblings_max] */
-    int siblings_max;
+    int n_siblings, siblings_max;
+    int32_t siblings[SIBLINGS_MAX];
     /* What the draft gave it and its siblings, also where q is made one-hot. */
     float chance, sibling_chances[SIBLINGS_MAX];
 };
@@ -138,7 +137,7 @@ int model_draft_predict(struct drafter *drafter, struct sequence *seq, int posit
 int model_draft_open_growers(struct model_draft *d, struct error *err);
 void model_draft_close_growers(struct model_draft *d);
 
-/* The growths of the lanes of a call of propose begin; each has a grower. */
+/* A call of propose begins; each lane has a grower. */
 void model_draft_begin_growth(struct model_draft *d, struct draft_lane *lanes, int n);
 struct draft_grower *model_draft_grower(struct model_draft *d, int lane);
 bool model_draft_follows_q(const struct draft_grower *grower);
@@ -161,7 +160,7 @@ int model_draft_growth_row(const struct draft_grower *grower, const struct feedi
 int model_draft_draw_growth(struct model_draft *d, const struct feeding *feeding, int row,
                             struct arena *arena, struct error *err);
 
-/* Of any feeding, when its pass is over: gives back the blocks of its tree. */
+/* When the pass of any feeding is over: gives back the blocks of its tree. */
 void model_draft_end_growth(struct model_draft *d, const struct feeding *feeding);
 /* Tokens that its pass reads besides the one of each lane. */
 int model_draft_count_again(const struct feeding *feeding);
@@ -171,3 +170,15 @@ int model_draft_count_again(const struct feeding *feeding);
 /* As model_draft_choose for the next guess of a chain whose siblings follow q. */
 int model_draft_choose_following(struct model_draft *d, const struct feeding *feeding, int row,
                                  struct arena *arena, struct guess *guess, struct error *err);
+
+/* ---- model_draft_group.c ---- */
+
+/* Adds a guess that was made, and its siblings, to a draft as children of `parent`, one after the
+ * other; returns the first node. */
+int model_draft_add(struct guess_tree *draft, int parent, int mark, int sibling_mark,
+                    const struct guess *guess);
+
+/* Keeps what a guess and its siblings are worth to those after them; they are nodes of the draft
+ * from `first` on. */
+void model_draft_value(struct draft_grower *grower, const struct guess_tree *draft, int first,
+                       const struct guess *guess);

@@ -1,87 +1,81 @@
-/* What the files that guess behind siblings share: a lane's growth in the making.
- * coordinator/draft/model_draft_grow.c, _follow.c and _group.c alone. */
+/* A lane whose draft model guesses after siblings. coordinator/draft/model_draft_grow.c, _follow.c
+ * and _group.c alone. */
 #pragma once
 
-#include "base/growth.h"
 #include "coordinator/draft/model_draft.h"
 #include "coordinator/kv/block_tails.h"
 
-/* What a growth calls a guess of the chain, which is no parent in it. */
-enum { OF_CHAIN = GROWN_MAX, PASS_TOKENS = 1 + TREE_NODES_MAX };
+enum { PASS_TOKENS = 1 + TREE_NODES_MAX };
 
-/* What a growth that follows q keeps of its lane. */
+/* State of a lane whose guesses follow q. */
 struct draft_following {
-    double constant_ratio;    /* speculation/accept/tree_follow.h */
-    int budget[DRAFT_MAX];    /* guesses behind siblings, for each place ... */
-    int n_parents[DRAFT_MAX]; /* ... and how many of the place before they are behind */
-    int place;                /* the next one */
-    double chain[DRAFT_MAX];  /* values of the guesses: of the chain, ... */
-    double siblings[DRAFT_MAX][SIBLINGS_MAX], grown[GROWN_MAX]; /* ... and of the others */
-    struct guess_row chain_row; /* of the pass, if the chain goes on */
+    double constant_ratio;         /* speculation/accept/tree_follow.h */
+    int budget[DRAFT_MAX];         /* guesses after siblings, for each place ... */
+    int n_parents[DRAFT_MAX];      /* ... and how many of the place before they are after */
+    int place;                     /* the next one */
+    int n_siblings;                /* of the chain's next guess */
+    double values[TREE_NODES_MAX]; /* of the draft's nodes */
+    struct guess_row chain_row;    /* of the pass, if the chain goes on */
 };
 
-/* The growth of a lane in the making. */
+/* State of a lane that guesses after siblings. Nodes are those of the lane's draft. */
 struct draft_grower {
-    const struct growth *plan; /* NULL: nothing is made behind siblings */
-    int next;                  /* of the plan: the first guess that has not had its pass */
-    int8_t made[GROWN_MAX];    /* [next] its number in the draft; -1: it was left out */
-
-    /* Where the growth follows q: `plan` is `own`, which is written place by place. */
+    const struct guess_tree *plan; /* NULL: nothing is made after siblings */
     bool follows;
-    struct growth own;
     struct draft_following f;
 
-    /* The pass that makes the guesses next .. end of the plan. */
-    int end;
-    int n_names;
-    int8_t names[GROWN_MAX];   /* [n_names] what the growth calls those that get others */
-    bool is_needed[GROWN_MAX]; /* it, or what is behind it, is one of these */
-    bool needs_sibling[DRAFT_MAX][SIBLINGS_MAX]; /* the same of siblings */
+    /* Where it does not follow q: nodes of the plan. */
+    int next;                    /* the first one after siblings that has not had its pass */
+    int end;                     /* the pass makes those from next on */
+    int8_t made[TREE_NODES_MAX]; /* of those after siblings, its node; -1: there is none */
+
+    /* The pass. */
+    int n_parents;
+    int8_t pass_parents[GROWN_MAX]; /* [n_parents] that get others */
+    bool is_needed[TREE_NODES_MAX]; /* it, or what is after it, is one of these */
     int n_tokens, n_rows;
     int32_t tokens[PASS_TOKENS], parents[TREE_NODES_MAX]; /* tokens[0] is before the tree */
     int16_t rows[GROWN_MAX];  /* [n_rows] index in tokens of a guess that gets others ... */
-    int8_t of_row[GROWN_MAX]; /* ... and its name */
-    struct guess_tree shape;
+    int8_t of_row[GROWN_MAX]; /* ... and its node */
+    struct tree_layout shape;
     struct block_tails tails;
     struct forward_tree tree;
 };
 
-/* Whether nothing is guessed behind this token. */
+/* True if nothing is guessed after this token. */
 static inline bool model_draft_ends(const struct draft_lane *lane, int32_t token)
 {
     return end_ids_have(lane->ends, token);
 }
 
-/* What a guess that is not of the chain is worth to those behind it, by its name. */
-static inline double model_draft_value_of(const struct draft_grower *g, int name)
-{
-    if (name >= 0) return g->f.grown[name];
-    return g->f.siblings[growth_guess(name)][growth_sibling(name)];
-}
-
 /* ---- model_draft_group.c ---- */
 
-/* The guesses of the pass from guess `first` on that have its parent. */
-int model_draft_count_group(const struct draft_grower *g, int first);
+/* A guess and its siblings to be drawn: n in all, after a node of the draft. Their coins begin with
+ * number `coin` of those after siblings. */
+struct draft_group {
+    int parent, n, coin;
+};
 
-/* Draws a group: guess `first` of the plan and its siblings, from the row behind their parent. */
-void model_draft_draw_group(struct model_draft *d, struct draft_grower *g, struct draft_lane *lane,
-                            int first, const struct guess_row *row);
+/* Draws a group from the row of its parent. Returns how many guesses there are, which may be fewer
+ * than n, or an error. Errors: ERR_NO_MEMORY. */
+int model_draft_draw_group(struct model_draft *d, const struct feeding *feeding,
+                           const struct draft_group *group, const struct guess_row *row,
+                           struct arena *arena, struct error *err);
 
 /* ---- model_draft_follow.c ---- */
 
-/* The growth of a lane whose growth follows q begins. */
-void model_draft_begin_following(struct draft_grower *g, struct draft_lane *lane);
+/* A lane whose guesses follow q begins. */
+void model_draft_begin_following(struct draft_grower *g, const struct draft_lane *lane);
 
 /* As model_draft_wants_growth; also says how many siblings the next guess of the chain has, if this
  * is not decided by the pass. */
-bool model_draft_follows_on(struct draft_grower *g, struct draft_lane *lane, bool goes_on);
+bool model_draft_follows_on(struct draft_grower *g, const struct draft_lane *lane, bool goes_on);
 
 /* Chooses the guesses whose rows the pass reads: those that are expanded. */
-void model_draft_name_parents(struct draft_grower *g, const struct draft_lane *lane, bool goes_on,
-                              int n_rows_max);
+void model_draft_choose_parents(struct draft_grower *g, const struct draft_lane *lane, bool goes_on,
+                                int n_rows_max);
 
 /* Shares the guesses of the place among the rows of the pass, the first of which is number `row` of
- * the step, and draws those that are behind siblings. */
+ * the step, and draws those that are after siblings. */
 int model_draft_draw_following(struct model_draft *d, const struct feeding *feeding, int row,
                                struct arena *arena, struct error *err);

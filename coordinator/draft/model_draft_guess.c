@@ -8,45 +8,45 @@
 #include "speculation/accept/multi_draft.h"
 #include "speculation/accept/rules.h"
 
-/* The lane's next guess, from its row of the last step. */
-static int guess_once(struct model_draft *d, const struct feeding *feeding, int row,
+/* The lane's next guess of the chain, from its row of the last step. mark: GUESS_STAGED, or 0. */
+static int guess_once(struct model_draft *d, const struct feeding *feeding, int row, int mark,
                       struct arena *arena, struct error *err)
 {
     struct draft_lane *lane = feeding->lane;
     struct sequence *seq = lane->seq;
-    struct draft *draft = lane->draft;
-    int position = draft->base + draft->n;
+    struct guess_tree *draft = lane->draft;
+    int position = draft->base + draft->n_chain;
     struct guess guess = {.position = position,
                           .base = draft->base,
-                          .q = &draft->q[draft->n],
-                          .siblings = draft->siblings[draft->n],
-                          .siblings_max = lane->siblings_max};
+                          .q = arena_take(arena, 1, sizeof *guess.q),
+                          .siblings_max = draft_lane_siblings(lane, draft->n_chain)};
+    if (!guess.q) return error_set(err, ERR_NO_MEMORY, "no room for the draft's q");
     int rc = feeding->follows ? model_draft_choose_following(d, feeding, row, arena, &guess, err)
                               : model_draft_choose(d, seq, row, arena, &guess, err);
     if (rc) return rc;
-    draft->n_siblings[draft->n] = (uint8_t)guess.n_siblings;
-    memset(draft->sibling_q[draft->n], 0, sizeof draft->sibling_q[draft->n]);
-    draft->tokens[draft->n++] = guess.id;
-    seq->tokens[position] = guess.id; /* behind the committed ones, where the next pass reads it */
+    int first =
+        model_draft_add(draft, guess_tree_last(draft), GUESS_CHAIN | mark, GUESS_SIBLING, &guess);
+    if (feeding->follows) model_draft_value(feeding->follows, draft, first, &guess);
+    seq->tokens[position] = guess.id; /* after the committed ones, where the next pass reads it */
     draft->is_over = end_ids_have(lane->ends, guess.id) || guess.chance < seq->threshold;
     return 0;
 }
 
-/* The lanes that want another guess, of the chain or behind siblings, and what must be read for
+/* The lanes that want another guess, of the chain or after siblings, and what must be read for
  * it. */
 static int list_feedings(struct model_draft *d, struct draft_lane *lanes, int n)
 {
     int n_feedings = 0;
     for (int i = 0; i < n; i++) {
         struct draft_lane *lane = &lanes[i];
-        struct draft *draft = lane->draft;
+        const struct guess_tree *draft = lane->draft;
         struct draft_grower *grower = model_draft_grower(d, i);
         if (lane->err.code) continue;
-        bool goes_on = draft->n < lane->k && !draft->is_over;
+        bool goes_on = draft->n_chain < lane->k && !draft->is_over;
         bool grows = model_draft_wants_growth(grower, lane, goes_on);
         if (!goes_on && !grows) continue;
         struct feeding *feeding = &d->feedings[n_feedings];
-        int end = draft->base + draft->n;
+        int end = draft->base + draft->n_chain;
         if (model_draft_plan_feeding(d, feeding, lane->seq, end, &lane->err)) continue;
         feeding->lane = lane;
         feeding->follows = model_draft_follows_q(grower) ? grower : NULL;
@@ -56,7 +56,7 @@ static int list_feedings(struct model_draft *d, struct draft_lane *lanes, int n)
     return n_feedings;
 }
 
-/* Behind the last token of a feeding, what its lane is expected to guess, as far as another guess
+/* After the last token of a feeding, what its lane is expected to guess, as far as another guess
  * may follow it. The KV for that was set aside with that for the guesses. Returns how many
  * tokens. */
 static int add_expected(struct model_draft *d, struct feeding *feeding)
@@ -65,7 +65,7 @@ static int add_expected(struct model_draft *d, struct feeding *feeding)
     const int32_t *tokens = lane->expected.tokens;
     struct error err;
     if (feeding->grower) return 0;
-    int n = 0, n_most = least(lane->expected.n_fed, lane->k - lane->draft->n - 1);
+    int n = 0, n_most = least(lane->expected.n_fed, lane->k - lane->draft->n_chain - 1);
     while (n < n_most && tokens[n] >= 0 && tokens[n] < d->n_vocab_target &&
            !end_ids_have(lane->ends, tokens[n])) {
         n++;
@@ -94,8 +94,8 @@ static int read_ahead(struct model_draft *d, int n_feedings)
 /* The lane's guesses from the rows of its feeding, the first of which is number `row` of the step.
  * If a guess is the token that was read ahead in its place, the next row is what a pass of its own
  * would compute after that guess, bit for bit (docs/design.md section 4), so the next guess is made
- * from it. At the first other one the rows behind it belong to another text: the guess is kept, and
- * n_draft_kv says that what was read behind it must be written again.
+ * from it. At the first other one the rows after it belong to another text: the guess is kept, and
+ * n_draft_kv says that what was read after it must be written again.
  *
  * This is speculative sampling of the draft's own text (Spector and Re 2023, arXiv 2308.04623) with
  * a shared coin: the guess is drawn from q with the coin of its position, whatever was expected,
@@ -106,16 +106,16 @@ static int guess_from_rows(struct model_draft *d, const struct feeding *feeding,
                            struct arena *arena, struct error *err)
 {
     const struct draft_lane *lane = feeding->lane;
-    struct draft *draft = lane->draft;
+    const struct guess_tree *draft = lane->draft;
     const int32_t *expected = lane->expected.tokens;
-    int rc = 0, i = 0;
+    int rc = 0;
     bool has_next = true;
-    for (; has_next && !(rc = guess_once(d, feeding, row + i, arena, err)); i++) {
-        has_next = i + 1 < feeding->n_rows && !draft->is_over &&
-                   draft->tokens[draft->n - 1] == expected[i];
+    for (int i = 0; has_next; i++) {
+        rc = guess_once(d, feeding, row + i, i > 0 ? GUESS_STAGED : 0, arena, err);
+        has_next = !rc && i + 1 < feeding->n_rows && !draft->is_over &&
+                   draft->tokens[guess_tree_last(draft)] == expected[i];
     }
-    if (i > 1) draft->n_staged += i - 1;
-    feeding->seq->n_draft_kv = draft->base + draft->n - 1;
+    feeding->seq->n_draft_kv = draft->base + draft->n_chain - 1;
     return rc;
 }
 
@@ -125,7 +125,7 @@ static int guess_from_feeding(struct model_draft *d, const struct feeding *feedi
     if (!feeding->grower) return guess_from_rows(d, feeding, row, arena, err);
     int rc = model_draft_draw_growth(d, feeding, row, arena, err);
     if (rc || !feeding->has_chain_row) return rc;
-    return guess_once(d, feeding, row, arena, err);
+    return guess_once(d, feeding, row, 0, arena, err);
 }
 
 /* Guesses for each feeding's lane. A step that fails fails all lanes that were in it. */

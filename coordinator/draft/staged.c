@@ -22,9 +22,10 @@ static struct staged *staged_of(struct draft_stage *stage)
 static bool is_worth_a_look(const struct staged *s, const struct draft_lane *lane)
 {
     const struct draft_expected *expected = &lane->expected;
-    int n = lane->k - lane->draft->n - 1;
+    int n = lane->k - lane->draft->n_chain - 1;
     bool is_first = expected->n_passes == 0, has_differed = !is_first && expected->n_equal == 0;
-    if (lane->growth) return false; /* with guesses behind siblings nothing is read ahead */
+    if (draft_lane_grows(lane))
+        return false; /* with guesses behind siblings nothing is read ahead */
     if (n < 1) return false;
     if (is_first || s->reads_all) return true;
     if (has_differed && !planner_stage_is_likely(&lane->seq->planner_state)) return false;
@@ -34,15 +35,15 @@ static bool is_worth_a_look(const struct staged *s, const struct draft_lane *lan
 static void look(const struct staged *s, struct draft_lane *lane)
 {
     struct draft_expected *expected = &lane->expected;
-    const struct draft *draft = lane->draft;
+    const struct guess_tree *draft = lane->draft;
     bool is_worth_it = is_worth_a_look(s, lane);
     expected->n = expected->n_fed = expected->evidence = 0;
-    expected->begin = draft->n;
+    expected->begin = draft->n_chain;
     expected->n_passes++;
     if (!is_worth_it) return;
     expected->n =
-        lookup_continue_from(s->finder, lane->seq, draft->base + draft->n, expected->tokens,
-                             lane->k - draft->n - 1, &expected->evidence);
+        lookup_continue_from(s->finder, lane->seq, draft->base + draft->n_chain, expected->tokens,
+                             lane->k - draft->n_chain - 1, &expected->evidence);
 }
 
 static void expect(struct draft_stage *stage, struct draft_lane *const *lanes, int n)
@@ -55,7 +56,7 @@ static void expect(struct draft_stage *stage, struct draft_lane *const *lanes, i
         n_known += lanes[i]->expected.n;
         if (i >= PLANNER_LANES_MAX) continue;
         planned[i] = (struct planner_stage_lane){.seq = &lanes[i]->seq->planner_state,
-                                                 .n_wanted = lanes[i]->k - lanes[i]->draft->n,
+                                                 .n_wanted = lanes[i]->k - lanes[i]->draft->n_chain,
                                                  .n_known = lanes[i]->expected.n,
                                                  .evidence = lanes[i]->expected.evidence};
     }
@@ -72,9 +73,10 @@ static void compare(struct draft_stage *stage, struct draft_lane *const *lanes, 
     struct staged *s = staged_of(stage);
     for (int i = 0; i < n; i++) {
         struct draft_expected *expected = &lanes[i]->expected;
-        const int32_t *guesses = lanes[i]->draft->tokens + expected->begin;
-        int n_tested = least(lanes[i]->draft->n - expected->begin, expected->n), n_equal = 0;
-        while (n_equal < n_tested && guesses[n_equal] == expected->tokens[n_equal]) {
+        const struct guess_tree *draft = lanes[i]->draft;
+        const uint8_t *made = draft->chain + expected->begin;
+        int n_tested = least(draft->n_chain - expected->begin, expected->n), n_equal = 0;
+        while (n_equal < n_tested && draft->tokens[made[n_equal]] == expected->tokens[n_equal]) {
             n_equal++;
         }
         expected->n_equal = n_equal;

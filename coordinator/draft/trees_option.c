@@ -13,7 +13,7 @@ static int refuse(const char *text, struct error *err)
 }
 
 /* text: all that was written, of which the list is the end. */
-static int parse_widths(const char *text, const char *list, struct growth_widths *widths,
+static int parse_widths(const char *text, const char *list, struct tree_widths *widths,
                         struct error *err)
 {
     int n_place = 1, n_all = 0;
@@ -33,8 +33,8 @@ static int parse_widths(const char *text, const char *list, struct growth_widths
     return refuse(text, err);
 }
 
-/* What comes behind `word` and a colon; NULL: the text does not begin so. */
-static const char *behind(const char *text, const char *word)
+/* Returns the text after `word` and a colon; NULL: it does not begin so. */
+static const char *list_after(const char *text, const char *word)
 {
     size_t len = strlen(word);
     return strncmp(text, word, len) == 0 && text[len] == ':' ? text + len + 1 : NULL;
@@ -60,7 +60,7 @@ int trees_parse(const char *text, struct trees *trees, struct error *err)
         trees->follows_q = words[i].follows_q;
         return 0;
     }
-    const char *list = behind(text, "dynamic");
+    const char *list = list_after(text, "dynamic");
     trees->fixed_follows_q = list != NULL;
     if (!list) list = text;
     if (list != text || (list[0] >= '0' && list[0] <= '9')) {
@@ -72,30 +72,25 @@ int trees_parse(const char *text, struct trees *trees, struct error *err)
                      text);
 }
 
-static void add(struct growth *growth, int parent, int n)
+int tree_widths_plan(const struct tree_widths *widths, int k, struct guess_tree *plan)
 {
-    for (int i = 0; i < n; i++) {
-        growth->parents[growth->n++] = (int8_t)parent;
-    }
-}
-
-int growth_of_widths(const struct growth_widths *widths, int k, uint8_t *siblings,
-                     struct growth *growth)
-{
-    int n_siblings = 0, first = 0; /* of the place before */
-    growth->n = 0;
+    guess_tree_begin(plan, 0);
     for (int place = 0; place < k; place++) {
-        int width = place < widths->n ? widths->widths[place] : 1, end = growth->n;
-        siblings[place] = (uint8_t)(width - 1);
-        n_siblings += width - 1;
-        if (place == 0 || place >= widths->n) continue;
-        for (int s = 0; s < siblings[place - 1]; s++) {
-            add(growth, growth_behind(place - 1, s), width);
+        int width = place < widths->n ? widths->widths[place] : 1, parent = guess_tree_last(plan);
+        guess_tree_extend(plan, 0, -1, NULL);
+        for (int i = 1; i < width; i++) {
+            guess_tree_add(plan, parent, GUESS_SIBLING, -1, NULL);
         }
-        for (int i = first; i < end; i++) {
-            add(growth, i, width);
-        }
-        first = end;
     }
-    return n_siblings + growth->n;
+    for (int place = 1; place < k && place < widths->n; place++) {
+        for (int parent = 0, n = plan->n; parent < n; parent++) {
+            if (plan->marks[parent] & GUESS_CHAIN || guess_tree_place(plan, parent) != place - 1) {
+                continue;
+            }
+            for (int i = 0; i < widths->widths[place]; i++) {
+                guess_tree_add(plan, parent, GUESS_GROWN, -1, NULL);
+            }
+        }
+    }
+    return plan->n - plan->n_chain;
 }

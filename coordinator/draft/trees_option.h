@@ -4,14 +4,14 @@
 #include <stdbool.h>
 
 #include "base/error.h"
-#include "base/growth.h"
+#include "base/guess_tree.h"
 
-/* Siblings and guesses behind them where it pays, siblings alone, or chains. */
+/* Siblings and guesses after them where it pays, siblings alone, or chains. */
 enum trees_mode { TREES_AUTO, TREES_SIBLINGS, TREES_OFF };
 
-/* Behind each guess for place i - 1 there are widths[i] guesses for place i, 1 .. 1 + SIBLINGS_MAX;
+/* After each guess for place i - 1 there are widths[i] guesses for place i, 1 .. 1 + SIBLINGS_MAX;
  * "3,2,1" in the papers' way of writing. Its chain is the first guess of each place. */
-struct growth_widths {
+struct tree_widths {
     int n; /* 0 .. DRAFT_MAX */
     uint8_t widths[DRAFT_MAX];
 };
@@ -19,17 +19,15 @@ struct growth_widths {
 /* A tree that is named is for requests of strategy fixed; for planned ones it is as auto. */
 struct trees {
     enum trees_mode mode;
-    bool follows_q;             /* of planned trees: the draft's q says which guesses grow */
-    struct growth_widths fixed; /* n = 0: there is none */
-    bool fixed_follows_q;       /* the same of this one: it says how many guesses a place has */
+    bool follows_q;           /* of planned trees: the draft's q says which guesses grow */
+    struct tree_widths fixed; /* n = 0: there is none */
+    bool fixed_follows_q;     /* the same of this one: it says how many guesses a place has */
 };
 
 /* "auto", "dynamic", "static", "siblings", "off", "3,2,1" or "dynamic:3,2,1". Errors: ERR_ARGUMENT
  * no such mode or tree, or a tree of more than GROWN_MAX - 1 guesses. */
 int trees_parse(const char *text, struct trees *trees, struct error *err);
 
-/* The tree of the first k places; behind the last width there is one guess for each place, of the
- * chain alone. siblings[k] of the chain's guesses, and growth behind them. Returns how many guesses
- * it has besides the chain. */
-int growth_of_widths(const struct growth_widths *widths, int k, uint8_t *siblings,
-                     struct growth *growth);
+/* Plans the tree of the first k places; after the last width there is one guess for each place, of
+ * the chain alone. Returns how many guesses it has besides the chain. */
+int tree_widths_plan(const struct tree_widths *widths, int k, struct guess_tree *plan);

@@ -80,11 +80,11 @@ static int draft_once(struct calibration *c, int n, int64_t *us, struct error *e
     struct draft_cost cost;
     arena_reset(&c->arena);
     struct draft_lane *lanes = arena_take(&c->arena, (size_t)n, sizeof *lanes);
-    struct draft *drafts = arena_take(&c->arena, (size_t)n, sizeof *drafts);
+    struct guess_tree *drafts = arena_take(&c->arena, (size_t)n, sizeof *drafts);
     if (!lanes || !drafts) return error_set(err, ERR_NO_MEMORY, "no room for %d lanes", n);
     for (int i = 0; i < n; i++) {
         begin_sequence(c, i);
-        drafts[i] = (struct draft){.base = 1};
+        guess_tree_begin(&drafts[i], 1);
         lanes[i] = (struct draft_lane){
             .seq = &c->seqs[i], .k = DRAFT_PASSES, .ends = &no_ends, .draft = &drafts[i]};
     }

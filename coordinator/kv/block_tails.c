@@ -4,10 +4,10 @@
 #include <assert.h>
 
 int block_tails_reserve(struct block_tails *tails, struct block_pool *pool,
-                        const struct block_table *table, const struct guess_tree *tree, int first,
+                        const struct block_table *table, const struct tree_layout *tree, int first,
                         struct error *err)
 {
-    int n = guess_tree_tails(tree, first, pool->block_tokens);
+    int n = tree_layout_tails(tree, first, pool->block_tokens);
     int last = table->n ? table->blocks[table->n - 1] : -1;
     *tails = (struct block_tails){.first_block = first / pool->block_tokens};
     if (n > block_pool_room(pool)) {
@@ -19,7 +19,7 @@ int block_tails_reserve(struct block_tails *tails, struct block_pool *pool,
     tails->n_paths = tree->n_paths;
     for (int path = 1; path < tree->n_paths; path++) {
         tails->ends[path] =
-            tails->ends[path - 1] + guess_tree_tail(tree, path, first, pool->block_tokens);
+            tails->ends[path - 1] + tree_layout_tail(tree, path, first, pool->block_tokens);
         while (tails->n < tails->ends[path]) {
             tails->blocks[tails->n++] = last = block_pool_take(pool, last);
         }

@@ -1,4 +1,4 @@
-/* KV blocks for the paths of a tree of guesses (base/guess_tree.h). Path 0 has the sequence's own
+/* KV blocks for the paths of a tree of guesses (base/tree_layout.h). Path 0 has the sequence's own
  * table, and every further path has a tail: blocks of its own from that of the first guess on.
  *
  *   block_table_reach      for path 0: up to the first guess's position + leaf_depth[0] + 1
@@ -10,7 +10,7 @@
  * Owned by the engine thread. */
 #pragma once
 
-#include "base/guess_tree.h"
+#include "base/tree_layout.h"
 #include "coordinator/kv/blocks.h"
 
 struct block_tails {
@@ -23,7 +23,7 @@ struct block_tails {
 /* Takes the blocks of the tails of a tree whose first guess is at position `first`, all of them or
  * none, near the end of the table. On failure the tails are empty. Errors: ERR_EXHAUSTED. */
 int block_tails_reserve(struct block_tails *tails, struct block_pool *pool,
-                        const struct block_table *table, const struct guess_tree *tree, int first,
+                        const struct block_table *table, const struct tree_layout *tree, int first,
                         struct error *err);
 
 /* Puts the tail of a path into the table, which may grow by it, and gives all other blocks of the

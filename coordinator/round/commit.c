@@ -1,27 +1,15 @@
 /* Commits what a lane has accepted: it becomes text, is streamed, and is counted for its request
  * and its drafter. */
-#include <string.h>
-
 #include "base/clock.h"
 #include "coordinator/kv/prefix_cache.h"
 #include "coordinator/round/round.h"
 #include "coordinator/round/score.h"
 #include "coordinator/sequence/sequence.h"
 
-/* Guesses besides the chain: siblings, guesses after them, and a branch. */
-static int count_besides(const struct round_lane *lane)
-{
-    return lane->tree ? lane->tree->guesses.n - lane->draft.n : 0;
-}
-
 /* Guesses that are of the branch alone. */
-static int count_branch(const struct round_lane *lane)
+static int count_branch(const struct guess_tree *draft)
 {
-    int n = 0;
-    for (int i = 0; lane->tree && i < lane->tree->guesses.n; i++) {
-        n += lane->tree->kinds[i] == LANE_TREE_BRANCH ? 1 : 0;
-    }
-    return n;
+    return draft->n - guess_tree_count(draft, GUESS_CHAIN | GUESS_SIBLING | GUESS_GROWN);
 }
 
 /* Drafter of the lane's branch. */
@@ -34,41 +22,42 @@ static const struct drafter *branch_drafter(const struct round *r, const struct 
 /* The lane's guesses and those that stay, for its request. */
 static void count(const struct round *r, const struct round_lane *lane)
 {
-    const struct draft *draft = &lane->draft;
+    const struct guess_tree *draft = &lane->draft;
     struct generate_counters *c = &lane->seq->counters;
     struct job_work *work = &lane->seq->job->work;
-    int n_accepted = lane->path.n_chain, n_branch = count_branch(lane);
-    bool is_rejected = n_accepted < draft->n;
+    int n_accepted = lane->path.n_chain, n_branch = count_branch(draft);
+    int n_appended = guess_tree_count(draft, GUESS_APPENDED);
+    bool is_rejected = n_accepted < draft->n_chain;
     c->rounds++;
     c->drafted_ahead += (uint32_t)lane->n_ahead;
-    c->drafted += (uint32_t)draft->n;
+    c->drafted += (uint32_t)draft->n_chain;
     c->accepted += (uint32_t)n_accepted;
     c->rejections += is_rejected ? 1 : 0;
-    c->staged += (uint32_t)draft->n_staged;
-    c->appended += (uint32_t)draft->n_appended;
-    if (draft->n_appended > 0 && n_accepted > round_n_own(lane)) {
+    c->staged += (uint32_t)guess_tree_count(draft, GUESS_STAGED);
+    c->appended += (uint32_t)n_appended;
+    if (n_appended > 0 && n_accepted > round_n_own(lane)) {
         c->appended_accepted += (uint32_t)(n_accepted - round_n_own(lane));
     }
-    c->siblings += (uint32_t)count_besides(lane);
+    c->siblings += (uint32_t)(draft->n - draft->n_chain);
     c->siblings_accepted += (uint32_t)(lane->n_accepted - n_accepted);
     int n_own = round_is_found(lane) ? 0 : round_n_own(lane); /* the others were found */
-    c->found += (uint32_t)(draft->n - n_own);
+    c->found += (uint32_t)(draft->n_chain - n_own);
     c->found_accepted += n_accepted > n_own ? (uint32_t)(n_accepted - n_own) : 0;
-    for (int i = 0; i < draft->n; i++) {
+    for (int i = 0; i < draft->n_chain; i++) {
         c->drafted_at[i]++;
         c->tested_at[i] += i <= n_accepted ? 1 : 0;
         c->accepted_at[i] += i < n_accepted ? 1 : 0;
     }
     /* From what the request brings: the chain, or a branch beside that of the draft. */
-    if (draft->n > 0 && lane->plan.drafter->row->is_of_request) {
-        c->predicted += (uint32_t)draft->n;
+    if (draft->n_chain > 0 && lane->plan.drafter->row->is_of_request) {
+        c->predicted += (uint32_t)draft->n_chain;
         c->predicted_accepted += (uint32_t)n_accepted;
     } else if (n_branch > 0 && branch_drafter(r, lane)->row->is_of_request) {
         c->predicted += (uint32_t)n_branch;
         c->predicted_accepted += (uint32_t)lane->path.n_branch;
     }
     work->n_rounds++;
-    work->n_drafted += draft->n;
+    work->n_drafted += draft->n_chain;
     work->n_accepted += n_accepted;
     work->n_rejections += is_rejected ? 1 : 0;
 }
@@ -79,15 +68,16 @@ static int commit(struct round *r, struct round_lane *lane, const struct round_a
                   struct error *err)
 {
     struct sequence *seq = lane->seq;
-    const struct draft *draft = &lane->draft;
+    const struct guess_tree *draft = &lane->draft;
     enum token_origin origins[DRAFT_MAX + 1];
     for (int i = 0; i < a->n; i++) {
         origins[i] = TOKEN_ACCEPTED;
     }
     int n_chain = lane->path.n_chain, last = a->n > 0 ? lane->accepted[a->n - 1] : -1;
-    bool is_rejected = n_chain < draft->n;
-    bool has_replaced = lane->tree ? tree_child(&lane->tree->guesses, last) >= 0 : is_rejected;
-    origins[a->n] = draft->n == 0 ? TOKEN_PLAIN : has_replaced ? TOKEN_REPLACEMENT : TOKEN_BONUS;
+    bool has_replaced = guess_tree_child(draft, last) >= 0;
+    origins[a->n] = draft->n_chain == 0 ? TOKEN_PLAIN
+                    : has_replaced      ? TOKEN_REPLACEMENT
+                                        : TOKEN_BONUS;
     int read = seq->n_tokens + n_chain; /* by the draft, and right */
     seq->n_target_kv = seq->n_tokens + a->n;
     if (seq->n_draft_kv > read) seq->n_draft_kv = read;
@@ -107,7 +97,7 @@ static int commit(struct round *r, struct round_lane *lane, const struct round_a
         .ids = a->ids,
         .origins = origins,
         .n = a->n + 1,
-        .rejected = is_rejected ? draft->tokens[n_chain] : -1,
+        .rejected = n_chain < draft->n_chain ? draft->tokens[n_chain] : -1,
         .rejected_at = n_chain,
     };
     return sequence_commit(seq, &commit, r->tools->tok, err);
@@ -119,16 +109,15 @@ static int commit(struct round *r, struct round_lane *lane, const struct round_a
 static void observe(struct round *r, const struct round_lane *lane, const struct target_row *rows)
 {
     const struct sequence *seq = lane->seq;
+    const struct guess_tree *draft = &lane->draft;
     int32_t before[TREE_NODES_MAX + 1], parents[TREE_NODES_MAX + 1];
-    int n = lane->tree ? lane->tree->guesses.n : lane->draft.n;
-    const int32_t *guesses = lane->tree ? lane->tree->guesses.tokens : lane->draft.tokens;
-    const struct draft_rows said = {rows, before, parents, n + 1};
+    const struct draft_rows said = {rows, before, parents, draft->n + 1};
     if (!drafters_observes(r->tools->drafters)) return;
-    before[0] = seq->tokens[lane->draft.base - 1];
+    before[0] = seq->tokens[draft->base - 1];
     parents[0] = -1;
-    memcpy(before + 1, guesses, (size_t)n * sizeof *before);
-    for (int i = 0; i < n; i++) {
-        parents[1 + i] = lane->tree ? 1 + lane->tree->guesses.parents[i] : i;
+    for (int i = 0; i < draft->n; i++) {
+        before[1 + i] = draft->tokens[i];
+        parents[1 + i] = 1 + draft->parents[i];
     }
     drafters_observe_rows(r->tools->drafters, seq, &said);
 }
@@ -146,12 +135,13 @@ static void note_commit(struct round *r, const struct round_lane *lane, int n_be
 {
     struct sequence *seq = lane->seq;
     struct job *job = seq->job;
-    int n_branch = count_branch(lane);
+    const struct guess_tree *draft = &lane->draft;
+    int n_branch = count_branch(draft);
     struct signals_commit commit = {
-        .n_drafted = lane->draft.n,
+        .n_drafted = draft->n_chain,
         .n_accepted = lane->path.n_chain,
-        .n_appended = lane->draft.n_appended,
-        .n_siblings = count_besides(lane) - n_branch,
+        .n_appended = guess_tree_count(draft, GUESS_APPENDED),
+        .n_siblings = draft->n - draft->n_chain - n_branch,
         .n_siblings_accepted = lane->n_accepted - lane->path.n_chain - lane->path.n_branch,
         .n_branch = n_branch,
         .n_branch_accepted = lane->path.n_branch,

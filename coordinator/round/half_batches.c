@@ -156,11 +156,9 @@ static int run_whole(struct half_batches *h, struct sequence **seqs, int n, bool
     h->whole_lanes = r->n_lanes;
     h->whole_draft_us = r->draft_us;
     for (int i = 0; i < r->n_lanes; i++) {
-        const struct lane_plan *plan = &r->lanes[i].plan;
-        h->whole_rows += r->lanes[i].draft.n + plan->growth.n;
-        for (int g = 0; g < plan->k; g++) {
-            h->whole_rows += plan->siblings[g];
-        }
+        const struct round_lane *lane = &r->lanes[i];
+        h->whole_rows +=
+            lane->draft.n_chain + guess_tree_count(&lane->plan.tree, GUESS_SIBLING | GUESS_GROWN);
     }
     return rc;
 }

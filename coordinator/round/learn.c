@@ -7,6 +7,16 @@
 #include "coordinator/round/round.h"
 #include "coordinator/sequence/sequence.h"
 
+/* Tokens of the draft's branch, those that it shares with the chain included; returns how many. */
+static int list_branch(const struct guess_tree *draft, int32_t tokens[DRAFT_MAX])
+{
+    int end = draft->n - 1;
+    while (end >= 0 && !(draft->marks[end] & GUESS_BRANCH)) {
+        end--;
+    }
+    return guess_tree_text(draft, end, tokens);
+}
+
 /* How many of tokens[n] the text has gone on with. */
 static int count_right(const struct round_lane *lane, const int32_t *tokens, int n)
 {
@@ -23,9 +33,10 @@ static void learn_found(struct planner *planner, const struct round_lane *lane)
 {
     struct planner_sequence *state = &lane->seq->planner_state;
     const struct lane_plan *plan = &lane->plan;
-    const struct draft *draft = &lane->draft;
-    int n_committed = lane->seq->n_tokens - draft->base;
-    bool has_branch = draft->n_branch > 0 && plan->branch.n > 0; /* a window promises nothing */
+    int32_t tokens[DRAFT_MAX];
+    int n_committed = lane->seq->n_tokens - lane->draft.base;
+    int n_branch = list_branch(&lane->draft, tokens);
+    bool has_branch = n_branch > 0 && !plan->window; /* a window promises nothing */
     int branch = has_branch ? plan->branch.offer.finder : -1;
     int taken = round_is_found(lane) ? plan->offer.finder : branch;
     for (int i = 0; i < plan->n_found; i++) {
@@ -36,8 +47,8 @@ static void learn_found(struct planner *planner, const struct round_lane *lane)
                                 count_right(lane, found->tokens, n));
     }
     if (branch < 0) return;
-    int n = least(draft->n_branch, n_committed);
-    planner_observe_branch(planner, state, &plan->branch, n, count_right(lane, draft->branch, n),
+    int n = least(n_branch, n_committed);
+    planner_observe_branch(planner, state, &plan->branch, n, count_right(lane, tokens, n),
                            lane->path.n_branch);
 }
 
@@ -51,10 +62,9 @@ static void learn_following(struct planner *planner, const struct round_lane *la
     if (lane->seq->planner_state.strategy != STRATEGY_PLANNED) return;
     for (int i = lane->path.n_chain; i < lane->n_accepted; i++) {
         bool is_kept = i + 1 < lane->n_accepted;
-        if (end_ids_have(&lane->seq->ends, lane->tree->guesses.tokens[lane->accepted[i]])) return;
+        if (end_ids_have(&lane->seq->ends, lane->draft.tokens[lane->accepted[i]])) return;
         if (i + 1 == DRAFT_MAX) return;
-        planner_observe_following(planner, &lane->seq->planner_state, plan->k, plan->siblings,
-                                  &plan->growth, i + 1, is_kept);
+        planner_observe_following(planner, &lane->seq->planner_state, &plan->tree, i + 1, is_kept);
     }
 }
 
@@ -62,18 +72,17 @@ static void learn_following(struct planner *planner, const struct round_lane *la
  * which of them stayed. */
 static void learn_grown(struct planner *planner, const struct round_lane *lane)
 {
-    if (!lane->tree) return;
+    const struct guess_tree *draft = &lane->draft;
     if (lane->plan.follows_q) {
         learn_following(planner, lane);
         return;
     }
-    if (lane->draft.grown.n == 0) return;
-    const struct tree *guesses = &lane->tree->guesses;
+    if (guess_tree_count(draft, GUESS_GROWN) == 0) return;
     for (int i = lane->path.n_chain; i < lane->n_accepted; i++) {
         int next = i + 1 < lane->n_accepted ? lane->accepted[i + 1] : -1, n = 0, kept = -1;
-        for (int c = tree_child(guesses, lane->accepted[i]); c >= 0; n++) {
+        for (int c = guess_tree_child(draft, lane->accepted[i]); c >= 0; n++) {
             if (c == next) kept = n;
-            c = tree_sibling(guesses, c);
+            c = guess_tree_sibling(draft, c);
         }
         if (n == 0) return;
         planner_observe_grown(planner, &lane->seq->planner_state, i + 1, n, kept < 0 ? n : kept);
@@ -88,9 +97,9 @@ static void learn_lane(struct planner *planner, const struct round_lane *lane)
     bool is_offered = round_is_found(lane) && has_offer;
     const struct planner_offer *offer = is_offered ? &lane->plan.offer : NULL;
     if (offer) {
-        planner_observe_offer(planner, state, offer, lane->draft.n, lane->path.n_chain);
+        planner_observe_offer(planner, state, offer, lane->draft.n_chain, lane->path.n_chain);
     } else {
-        int k = round_n_own(lane), n_appended = lane->draft.n_appended;
+        int k = round_n_own(lane), n_appended = lane->draft.n_chain - k;
         planner_observe_lane(planner, state, k, least(lane->path.n_chain, k));
         if (n_appended > 0 && lane->path.n_chain >= k) {
             planner_observe_append(planner, state, lane->append_evidence, n_appended,
@@ -113,7 +122,7 @@ static void record(const struct round *r)
     int64_t ranks_us = cost->compute_us + cost->collective_us;
     bool has_guesses = false;
     for (int i = 0; i < r->n_lanes; i++) {
-        has_guesses |= r->lanes[i].draft.n > 0;
+        has_guesses |= r->lanes[i].draft.n_chain > 0;
     }
     const struct signals_round round = {
         .part_us = {[SIGNALS_PLAN] = r->prepare_us - r->draft_us - r->read_us,

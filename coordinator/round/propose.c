@@ -1,7 +1,5 @@
 /* Proposes guesses: the draft model in one call for all lanes, finders for those that they
  * have something for. Each guess is drawn from a q that acceptance will know. */
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/log.h"
 #include "coordinator/round/round.h"
@@ -44,18 +42,19 @@ static int list_drafts(struct round *r, const struct drafter *drafter, struct ro
     for (int i = 0; i < r->n_lanes; i++) {
         struct round_lane *lane = &r->lanes[i];
         const struct lane_plan *plan = &lane->plan;
-        if (plan->k == 0 || plan->drafter != drafter) continue;
+        if (plan->tree.n_chain == 0 || plan->drafter != drafter) continue;
         int siblings_max = 0;
-        for (int g = 0; g < plan->k && plan->tails; g++) {
-            if (plan->siblings[g] > siblings_max) siblings_max = plan->siblings[g];
+        for (int g = 0; g < plan->tree.n; g++) {
+            if (!(plan->tree.marks[g] & GUESS_SIBLING)) continue;
+            int rank = guess_tree_rank(&plan->tree, g);
+            if (rank > siblings_max) siblings_max = rank;
         }
-        bool grows = plan->tails && plan->growth.n > 0;
         r->drafts[n].seq = lane->seq;
-        r->drafts[n].k = plan->k;
+        r->drafts[n].k = lane_plan_k(plan);
         r->drafts[n].ends = &lane->seq->ends;
         r->drafts[n].siblings_max = siblings_max;
-        r->drafts[n].growth = grows ? &plan->growth : NULL;
-        r->drafts[n].siblings = grows && plan->follows_q ? plan->siblings : NULL;
+        r->drafts[n].plan = &plan->tree;
+        r->drafts[n].follows_q = plan->follows_q;
         r->drafts[n].draft = &lane->draft;
         owners[n++] = lane;
     }
@@ -67,8 +66,8 @@ static int list_drafts(struct round *r, const struct drafter *drafter, struct ro
 static void settle_draft(struct round_lane *lane, const struct error *err)
 {
     if (!err->code) return;
-    lane->draft.n = lane->draft.n_appended = lane->draft.n_staged = lane->n_ahead = 0;
-    lane->draft.grown.n = 0;
+    guess_tree_begin(&lane->draft, lane->draft.base);
+    lane->n_ahead = 0;
     if (err->code == ERR_EXHAUSTED || err->code == ERR_UNAVAILABLE) {
         lose_draft(lane->seq, err);
     } else {
@@ -92,11 +91,11 @@ static void propose_with_model(struct round *r)
     if (n == 0) return;
     for (int i = 0; i < n; i++) {
         struct round_lane *lane = owners[i];
-        if (r->is_alone && r->n_lanes == 1 && lane->plan.growth.n == 0) {
-            ahead_take(r->tools->ahead, lane->seq, lane->plan.k, &lane->draft);
-            lane->n_ahead = lane->draft.n;
+        if (r->is_alone && r->n_lanes == 1 && !draft_lane_grows(&r->drafts[i])) {
+            ahead_take(r->tools->ahead, &r->drafts[i]);
+            lane->n_ahead = lane->draft.n_chain;
         }
-        needs_guesses |= lane->draft.n < lane->plan.k && !lane->draft.is_over;
+        needs_guesses |= lane->draft.n_chain < r->drafts[i].k && !lane->draft.is_over;
     }
     if (needs_guesses) round_flush(r, false); /* before the draft works */
     drafter_propose(model, r->drafts, n, &r->arena, &r->draft_cost);
@@ -107,22 +106,19 @@ static void propose_with_model(struct round *r)
     }
 }
 
-/* Finds a branch of what the draft has guessed. The finder writes it after the text, where the
- * guesses must be again afterwards. */
-static void find_branch(struct round *r, struct round_lane *lane)
+/* Finds a branch beside what the draft has guessed, of n guesses. */
+static void find_branch(struct round *r, struct round_lane *lane, int n)
 {
-    struct sequence *seq = lane->seq;
-    struct draft *draft = &lane->draft;
-    struct draft found = {.base = draft->base};
+    struct guess_tree found;
     struct draft_lane wanted = {
-        .seq = seq, .k = lane->plan.branch.n, .ends = &seq->ends, .draft = &found};
+        .seq = lane->seq, .k = n, .ends = &lane->seq->ends, .draft = &found};
     struct draft_cost cost;
+    guess_tree_begin(&found, lane->draft.base);
     drafter_propose(r->tools->drafters->finders[lane->plan.branch.offer.finder], &wanted, 1,
                     &r->arena, &cost);
-    memcpy(seq->tokens + seq->n_tokens, draft->tokens, (size_t)draft->n * sizeof *draft->tokens);
-    draft->n_branch = wanted.err.code ? 0 : found.n;
-    memcpy(draft->branch, found.tokens, (size_t)draft->n_branch * sizeof *draft->branch);
-    memcpy(draft->branch_q, found.q, (size_t)draft->n_branch * sizeof *draft->branch_q);
+    for (int i = 0, at = -1; !wanted.err.code && i < found.n; i++) {
+        at = guess_tree_branch(&lane->draft, at, found.tokens[i], found.q[i]);
+    }
 }
 
 void round_propose(struct round *r)
@@ -143,14 +139,14 @@ void round_propose(struct round *r)
     /* Then what is found besides: a branch, or the extra rows of a finder as one. */
     for (int i = 0; i < r->n_lanes; i++) {
         struct round_lane *lane = &r->lanes[i];
-        if (lane->err.code) continue;
-        if (lane->plan.branch.n > 0 && lane->draft.n > 0) find_branch(r, lane);
-        if (lane->plan.n_window > 0) {
-            struct draft_lane wanted = {.seq = lane->seq,
-                                        .k = lane->plan.n_window,
-                                        .ends = &lane->seq->ends,
-                                        .draft = &lane->draft};
+        int n_branch = guess_tree_count(&lane->plan.tree, GUESS_BRANCH);
+        if (lane->err.code || n_branch == 0) continue;
+        if (lane->plan.window) {
+            struct draft_lane wanted = {
+                .seq = lane->seq, .k = n_branch, .ends = &lane->seq->ends, .draft = &lane->draft};
             lookup_extra_rows(lane->plan.window, &wanted, &r->arena); /* without memory, none */
+        } else if (lane->draft.n_chain > 0) {
+            find_branch(r, lane, n_branch);
         }
     }
     r->prepare_us = clock_now_us() - r->begin_us;

@@ -2,7 +2,8 @@
  * is the algorithm of the papers (Leviathan et al. 2023, Algorithm 1): propose K guesses, verify
  * them with one step of the target, accept the longest prefix, and resample the token after it.
  * Of these, acceptance and resampling are one function of the request's rule, which round_accept
- * calls: for rejection accept_rejection of speculation/accept/chain.c.
+ * calls: for rejection accept_rejection of speculation/accept/chain.c, as long as no guess has
+ * siblings.
  *
  * A worked round: one sequence, rule rejection, K = 3, no drafting ahead; two guesses stay and the
  * third is replaced. The prompt had 10 tokens and 2 have been committed since, so n_tokens = 12.
@@ -10,12 +11,13 @@
  * are addressed by (position, round), where the round's number is n_tokens at its beginning, here
  * 12.
  *
- *   seq->tokens      t0 .. t11 | g0  g1  g2         guesses, after the committed tokens
+ *   tokens           t0 .. t11 | g0  g1  g2         guesses, after the committed tokens
  *   position         0  .. 11  | 12  13  14
  *
  *   draft lane       reads t11, guesses g0; reads g0, guesses g1; reads g1, guesses g2;
  *                    n_draft_kv = 14
- *   draft            base = 12, n = 3, tokens = {g0, g1, g2}, q = {q0, q1, q2}
+ *   draft            base = 12, n = 3, tokens = {g0, g1, g2}, parents = {-1, 0, 1},
+ *                    q = {q0, q1, q2}: a tree without siblings
  *   its coins        RNG_DRAFT at (12, 12), (13, 12), (14, 12)
  *
  *   step lane        position = 11, n_tokens = 4, tokens = {t11, g0, g1, g2}, n_draft = 3
@@ -47,25 +49,22 @@
 
 void round_plan(struct round *r, struct sequence **seqs, int n, int hidden_rows)
 {
-    struct scheduler *scheduler = r->tools->scheduler;
-    struct ahead *ahead = r->tools->ahead;
+    const struct ahead *ahead = r->tools->ahead;
     r->begin_us = clock_now_us();
     arena_reset(&r->arena);
-    scheduler->n_ahead = r->is_alone && n == 1 && ahead ? ahead_count(ahead, seqs[0]) : 0;
-    scheduler->is_halved = !r->is_alone;
-    scheduler->n_hidden_rows = hidden_rows;
-    scheduler_plan(scheduler, seqs, n, &r->plan);
+    const struct round_company company = {
+        .n_ahead = r->is_alone && n == 1 && ahead ? ahead_count(ahead, seqs[0]) : 0,
+        .is_halved = !r->is_alone,
+        .n_hidden_rows = hidden_rows,
+    };
+    scheduler_plan(r->tools->scheduler, seqs, n, &company, &r->plan);
     r->n_lanes = r->plan.n_lanes;
     for (int i = 0; i < r->n_lanes; i++) {
         struct round_lane *lane = &r->lanes[i];
         struct sequence *seq = r->plan.lanes[i].seq;
         lane->plan = r->plan.lanes[i];
         lane->seq = seq;
-        lane->draft.base = seq->n_tokens;
-        lane->draft.n = lane->draft.n_branch = lane->draft.n_staged = lane->draft.n_appended = 0;
-        lane->draft.grown.n = 0;
-        lane->draft.is_over = false;
-        lane->tree = NULL;
+        guess_tree_begin(&lane->draft, seq->n_tokens);
         lane->n_wants = lane->n_ahead = lane->n_accepted = 0;
         lane->n_missed = seq->n_tokens - seq->n_draft_kv;
         lane->is_committed = false;

@@ -4,8 +4,8 @@
  * Owned by the engine thread. */
 #pragma once
 
+#include "base/guess_tree.h"
 #include "base/memory.h"
-#include "coordinator/draft/lane_tree.h"
 #include "coordinator/round/tools.h"
 #include "proto/job_end.h"
 
@@ -13,41 +13,40 @@
 struct round_lane {
     struct lane_plan plan;
     struct sequence *seq;
-    struct draft draft;
-    int step_lane; /* its index in the step; -1: it is not in it */
+    struct guess_tree draft;   /* once it is in the step, in the step's order */
+    struct tree_layout layout; /* of the draft, if it is more than a chain; otherwise zero */
+    int step_lane;             /* its index in the step; -1: it is not in it */
     int first_want, n_wants;
-    struct lane_tree *tree;      /* of a draft that is more than a chain; otherwise NULL */
-    int n_ahead;                 /* guesses that had been made while the last round was verified */
-    int n_missed;                /* tokens that the draft had not read */
-    int n_accepted;              /* guesses that stay */
-    int append_evidence;         /* of the draft's n_appended guesses */
-    struct lane_path path;       /* of a tree */
-    uint8_t accepted[DRAFT_MAX]; /* [n_accepted] guesses of a tree that stay */
-    bool is_committed;           /* it has got tokens */
-    struct error err;            /* code 0, or why its job ends */
+    int n_ahead;             /* guesses that had been made while the last round was verified */
+    int n_missed;            /* tokens that the draft had not read */
+    int append_evidence;     /* of the draft's appended guesses */
+    int n_accepted;          /* guesses that stay */
+    int accepted[DRAFT_MAX]; /* [n_accepted] their nodes */
+    struct guess_path path;  /* that they are */
+    bool is_committed;       /* it has got tokens */
+    struct error err;        /* code 0, or why its job ends */
     enum job_end end;
 };
 
 /* True if a finder makes the lane's guesses. */
 static inline bool round_is_found(const struct round_lane *lane)
 {
-    return lane->plan.k > 0 && lane->plan.drafter->row->lookup;
+    return lane->plan.tree.n_chain > 0 && lane->plan.drafter->row->lookup;
 }
 
-/* Guesses of the lane's drafter, without those that were found after them. */
+/* Guesses of the chain that the lane's drafter has made, without those found after them. */
 static inline int round_n_own(const struct round_lane *lane)
 {
-    return lane->draft.n - lane->draft.n_appended;
+    return lane->draft.n_chain - guess_tree_count(&lane->draft, GUESS_APPENDED);
 }
 
 /* Result of a round for one lane. */
 struct round_accepted {
-    int n;                                      /* guesses that stay */
-    int32_t ids[DRAFT_MAX + 1];                 /* [n + 1] these, and the token after them */
-    const struct target_row *rows;              /* [n + 1] p of the place of each */
-    const struct target_row *all_rows;          /* of all guesses, in the order of the step */
-    struct target_row path_rows[DRAFT_MAX + 1]; /* of a tree: what rows points to */
-    int64_t begin_us;                           /* when its acceptance began */
+    int n;                                 /* guesses that stay */
+    int32_t ids[DRAFT_MAX + 1];            /* [n + 1] these, and the token after them */
+    struct target_row rows[DRAFT_MAX + 1]; /* [n + 1] p of the place of each */
+    const struct target_row *all_rows;     /* of all guesses, in the order of the step */
+    int64_t begin_us;                      /* when its acceptance began */
 };
 
 /* A round and all that is known of it. Of two one can be drafted while the target has the other's

@@ -8,9 +8,8 @@
 #include "coordinator/sequence/sequence.h"
 #include "speculation/accept/multi_draft.h"
 
-/* Tokens n_target_kv .. of the sequence, then the guesses: a chain or, where there is more, a tree,
- * of which the siblings, guesses after them and the branch go after the chain. There is no more
- * of it than what was planned, because how many there are must not depend on their values; where
+/* Tokens n_target_kv .. of the sequence, then the guesses in depth-first order. There are no more
+ * of them than were planned, because how many there are must not depend on their values; where
  * siblings follow q, this was decided before they were drawn. What was set aside of KV is for a
  * tree that is at least as large. */
 static int fill_lane(struct round *r, struct round_lane *lane, struct error *err)
@@ -18,81 +17,56 @@ static int fill_lane(struct round *r, struct round_lane *lane, struct error *err
     struct block_pool *pool = r->tools->target_pool;
     struct step_lane *step_lane = &r->step_lanes[lane->step_lane];
     struct sequence *seq = lane->seq;
-    struct draft *draft = &lane->draft;
+    struct guess_tree *draft = &lane->draft;
     struct block_tails *tails = lane->plan.tails;
+    int n_fed = lane->plan.n_tokens, rc = 0;
+    int32_t *tokens = arena_take(&r->arena, (size_t)n_fed + (size_t)draft->n, sizeof *tokens);
+    if (!tokens) return error_set(err, ERR_NO_MEMORY, "no room for the tokens of a step");
+    guess_tree_sort(draft);
+    memcpy(tokens, seq->tokens + seq->n_target_kv, (size_t)n_fed * sizeof *tokens);
+    memcpy(tokens + n_fed, draft->tokens, (size_t)draft->n * sizeof *tokens);
     *step_lane = (struct step_lane){
         .slot = seq->slot,
         .position = seq->n_target_kv,
-        .n_tokens = lane->plan.n_tokens + draft->n,
-        .tokens = seq->tokens + seq->n_target_kv,
+        .n_tokens = n_fed + draft->n,
+        .tokens = tokens,
         .n_draft = draft->n,
         .first_block = seq->n_blocks_sent,
         .n_blocks = seq->target_blocks.n - seq->n_blocks_sent,
         .blocks = seq->target_blocks.blocks + seq->n_blocks_sent,
     };
+    lane->layout = (struct tree_layout){0};
     if (tails) block_tails_release(tails, pool);
-    for (int i = 0; i < draft->n && !(tails && lane->plan.follows_q); i++) {
-        int most = tails ? lane->plan.siblings[i] : 0;
-        if (draft->n_siblings[i] > most) draft->n_siblings[i] = (uint8_t)most;
-    }
-    if (!tails) draft->n_branch = draft->grown.n = 0;
-    bool is_chain = lane_tree_siblings(draft) == 0 && lane_tree_shared(draft) >= draft->n_branch;
-    if (is_chain) return 0;
-    lane->tree = arena_take(&r->arena, 1, sizeof *lane->tree);
-    if (!lane->tree) return error_set(err, ERR_NO_MEMORY, "no room for a tree of guesses");
-    lane_tree_init(lane->tree, draft);
-    const struct tree *guesses = &lane->tree->guesses;
-    int rc = block_tails_reserve(tails, pool, &seq->target_blocks, &lane->tree->shape,
-                                 seq->n_tokens, err);
-    if (rc) return rc;
-    memcpy(seq->tokens + seq->n_tokens, guesses->tokens,
-           (size_t)guesses->n * sizeof *guesses->tokens);
-    step_lane->n_tokens = lane->plan.n_tokens + guesses->n;
-    step_lane->n_draft = guesses->n;
-    step_lane->parents = guesses->parents;
+    if (draft->n == draft->n_chain) goto out;
+    TRY(tree_layout_init(&lane->layout, draft->parents, draft->n, err));
+    TRY(block_tails_reserve(tails, pool, &seq->target_blocks, &lane->layout, seq->n_tokens, err));
+    step_lane->parents = draft->parents;
     step_lane->n_tails = tails->n;
     step_lane->tails = tails->blocks;
-    return 0;
-}
-
-/* Makes the wish for row i name the tokens that the q of a guess after it can give: in a tree that
- * of all its children. */
-static int name_ids(struct round *r, const struct round_lane *lane, int i, struct target_want *want,
-                    struct error *err)
-{
-    if (!lane->tree) {
-        want->q = i < lane->draft.n ? &lane->draft.q[i] : NULL;
-        return 0;
-    }
-    const struct tree *guesses = &lane->tree->guesses;
-    size_t n = (size_t)multi_draft_ids_most(guesses, i - 1);
-    struct sparse_dist *q = arena_take(&r->arena, 1, sizeof *q);
-    int32_t *ids = arena_take(&r->arena, n + 1, sizeof *ids);
-    if (!q || !ids) return error_set(err, ERR_NO_MEMORY, "no room for a row of %zu ids", n);
-    multi_draft_want(guesses, i - 1, ids, q, want);
-    return 0;
+out:
+    return rc;
 }
 
 /* The rows of a lane: first those of a prompt that is scored. Then row i is what is known of p
- * after the committed tokens and the first i guesses or, in a tree, after guess i - 1. */
+ * after the committed tokens, and after guess i - 1 and those that lead to it; it names the tokens
+ * that the q of a guess after that can give. */
 static int list_wants(struct round *r, struct round_lane *lane, struct error *err)
 {
     struct sequence *seq = lane->seq;
-    int n_guesses = lane->tree ? lane->tree->guesses.n : lane->draft.n, rc = 0;
+    const struct guess_tree *draft = &lane->draft;
+    int rc = 0;
     bool lists_best = drafters_observes(r->tools->drafters);
     lane->first_want = r->n_wants;
     if (lane->plan.n_scored) {
         TRY(score_list_wants(&lane->plan, lane->step_lane, r->wants + r->n_wants, &r->arena, err));
         r->n_wants += lane->plan.n_scored;
     }
-    for (int i = 0; i <= n_guesses && lane->plan.is_last; i++) {
+    for (int i = 0; i <= draft->n && lane->plan.is_last; i++) {
         struct lane_want *want = &r->wants[r->n_wants++];
         const struct edit_list *edits = NULL;
-        bool is_in_chain = i <= lane->draft.n;
-        int depth = is_in_chain ? i : lane->tree->shape.depth[i - 1] + 1;
-        if (seq->edits) {
-            TRY(edits_at(seq->edits, lane->draft.tokens, i, &r->arena, &edits, err));
-        }
+        int32_t before[DRAFT_MAX];
+        int n_before = guess_tree_text(draft, i - 1, before);
+        if (seq->edits) TRY(edits_at(seq->edits, before, n_before, &r->arena, &edits, err));
         *want = (struct lane_want){
             .lane = lane->step_lane,
             .index = lane->plan.n_tokens - 1 + i,
@@ -100,7 +74,8 @@ static int list_wants(struct round *r, struct round_lane *lane, struct error *er
                 {
                     .rule = seq->rule,
                     .params = &seq->sampling,
-                    .at = {seq->seed, (uint32_t)(seq->n_tokens + depth), (uint32_t)seq->n_tokens},
+                    .at = {seq->seed, (uint32_t)(seq->n_tokens + n_before),
+                           (uint32_t)seq->n_tokens},
                     .full_rows = seq->job->generate.full_rows,
                     .wants_logprobs = seq->job->generate.logprobs >= 0,
                     .n_top = seq->job->generate.logprobs,
@@ -108,7 +83,7 @@ static int list_wants(struct round *r, struct round_lane *lane, struct error *er
                     .lists_best = lists_best,
                 },
         };
-        TRY(name_ids(r, lane, i, &want->want, err));
+        TRY(multi_draft_want(draft, i - 1, &r->arena, &want->want, err));
     }
     lane->n_wants = r->n_wants - lane->first_want;
 out:
@@ -119,9 +94,7 @@ int round_build(struct round *r, struct error *err)
 {
     int n_wants = 0;
     for (int i = 0; i < r->n_lanes; i++) {
-        const struct draft *draft = &r->lanes[i].draft;
-        n_wants += r->lanes[i].plan.n_scored + draft->n + 1;
-        n_wants += lane_tree_siblings(draft) + draft->n_branch + draft->grown.n;
+        n_wants += r->lanes[i].plan.n_scored + r->lanes[i].draft.n + 1;
     }
     r->n_wants = r->n_tokens = r->n_step_lanes = 0;
     r->wants = arena_take(&r->arena, (size_t)n_wants, sizeof *r->wants);
@@ -149,7 +122,7 @@ static bool can_draft_ahead(const struct round *r)
 {
     const struct round_lane *lane = &r->lanes[0];
     const struct drafter *model = r->tools->drafters->model;
-    if (lane->plan.k > 0 && lane->plan.drafter != model) return false;
+    if (lane->plan.tree.n_chain > 0 && lane->plan.drafter != model) return false;
     if (lane->seq->tree) return false; /* guesses made ahead are a chain */
     return model && r->is_alone && r->n_lanes == 1 && lane->plan.is_last && !lane->err.code;
 }
@@ -165,7 +138,7 @@ int round_send(struct round *r, struct error *err)
     r->is_ahead = can_draft_ahead(r);
     if (r->is_ahead) {
         int limit = drafter_limit(r->tools->drafters->model), end = seq->end - 1;
-        int room = (end < limit ? end : limit) - (seq->n_tokens + lane->draft.n + 1);
+        int room = (end < limit ? end : limit) - (seq->n_tokens + lane->draft.n_chain + 1);
         int k = round_n_own(lane) < room ? round_n_own(lane) : room;
         ahead_begin(ahead, seq, &lane->draft, k, &seq->ends);
     } else if (ahead) {

@@ -26,37 +26,33 @@ static void note_times(const struct round *r, struct generate_round *round)
     round->n_rows = r->n_tokens;
 }
 
-/* A guess for a place of the round. row: what is known of p there; NULL: nothing, because a guess
- * before it was not accepted. */
-static struct generate_guess trace_guess(struct round *r, int32_t id, const struct sparse_dist *q,
-                                         int place, const struct target_row *row)
+/* The sibling number of a guess, as clients know it. */
+static int sibling_number(const struct guess_tree *draft, int node)
 {
-    float chance = sparse_prob(q, id);
+    int marks = draft->marks[node];
+    if (marks == GUESS_BRANCH) return GENERATE_BRANCH;
+    return guess_tree_rank(draft, node) + (marks & GUESS_GROWN ? GENERATE_GROWN : 0);
+}
+
+/* A guess. p is known if its parent is the guess before its place that was accepted. */
+static struct generate_guess trace_guess(struct round *r, const struct round_lane *lane,
+                                         const struct target_row *rows, int node)
+{
+    const struct guess_tree *draft = &lane->draft;
+    int32_t id = draft->tokens[node];
+    int place = guess_tree_place(draft, node);
+    int before = place > 0 && place <= lane->n_accepted ? lane->accepted[place - 1] : -1;
+    bool is_known = place <= lane->n_accepted && draft->parents[node] == before;
+    float chance = sparse_prob(draft->q[node], id);
     return (struct generate_guess){
         .id = id,
         .text = score_token_text(r->tools->tok, id, &r->arena),
         .q = chance < 1 ? chance : 1,
-        .p = row ? known_p(row, id) : -1,
+        .p = is_known ? known_p(&rows[place], id) : -1,
         .place = place,
-        .is_untried = !row,
+        .sibling = sibling_number(draft, node),
+        .is_untried = !is_known,
     };
-}
-
-/* Guess i of a tree, whose parent is accepted if it is the path's last guess before its place. */
-static struct generate_guess trace_node(struct round *r, const struct round_lane *lane,
-                                        const struct target_row *rows, int i)
-{
-    const struct tree *tree = &lane->tree->guesses;
-    int place = lane->tree->shape.depth[i];
-    int before = place > 0 && place <= lane->n_accepted ? lane->accepted[place - 1] : -1;
-    bool is_known = place <= lane->n_accepted && tree->parents[i] == before;
-    int kind = lane->tree->kinds[i];
-    struct generate_guess guess =
-        trace_guess(r, tree->tokens[i], tree->q[i], place, is_known ? &rows[place] : NULL);
-    guess.sibling = kind;
-    if (kind == LANE_TREE_BRANCH) guess.sibling = GENERATE_BRANCH;
-    if (kind >= LANE_TREE_GROWN) guess.sibling = GENERATE_GROWN + kind - LANE_TREE_GROWN;
-    return guess;
 }
 
 /* Puts a guess among guesses[n] of its place, which are in the order of their siblings. */
@@ -69,18 +65,18 @@ static void insert(struct generate_guess *guesses, int n, struct generate_guess 
 }
 
 /* First the accepted ones, then the others by their places and siblings. */
-static void list_tree(struct round *r, const struct round_lane *lane, const struct target_row *rows,
-                      struct generate_guess *guesses)
+static void list_guesses(struct round *r, const struct round_lane *lane,
+                         const struct target_row *rows, struct generate_guess *guesses)
 {
-    int n = lane->tree->guesses.n, n_listed = 0;
+    int n = lane->draft.n, n_listed = 0;
     for (int i = 0; i < lane->n_accepted; i++) {
-        guesses[n_listed++] = trace_node(r, lane, rows, lane->accepted[i]);
+        guesses[n_listed++] = trace_guess(r, lane, rows, lane->accepted[i]);
     }
     for (int place = 0; n_listed < n; place++) {
         int kept = place < lane->n_accepted ? lane->accepted[place] : -1, first = n_listed;
         for (int i = 0; i < n; i++) {
-            if (lane->tree->shape.depth[i] != place || i == kept) continue;
-            insert(guesses + first, n_listed++ - first, trace_node(r, lane, rows, i));
+            if (guess_tree_place(&lane->draft, i) != place || i == kept) continue;
+            insert(guesses + first, n_listed++ - first, trace_guess(r, lane, rows, i));
         }
     }
 }
@@ -88,24 +84,16 @@ static void list_tree(struct round *r, const struct round_lane *lane, const stru
 const struct generate_round *round_trace(struct round *r, const struct round_lane *lane,
                                          const struct round_accepted *accepted)
 {
-    const struct draft *draft = &lane->draft;
     const struct target_row *rows = accepted->rows;
-    int n = lane->tree ? lane->tree->guesses.n : draft->n;
+    int n = lane->draft.n;
     struct generate_round *trace = arena_take(&r->arena, 1, sizeof *trace);
     struct generate_guess *guesses = arena_take(&r->arena, (size_t)n + 1, sizeof *guesses);
     if (!trace || !guesses) return NULL;
-    if (lane->tree) {
-        list_tree(r, lane, rows, guesses);
-    } else {
-        for (int i = 0; i < n; i++) {
-            const struct target_row *row = i <= lane->n_accepted ? &rows[i] : NULL;
-            guesses[i] = trace_guess(r, draft->tokens[i], &draft->q[i], i, row);
-        }
-    }
+    list_guesses(r, lane, rows, guesses);
     *trace = (struct generate_round){
         .n_guesses = n,
         .guesses = guesses,
-        .drafter = draft->n ? lane->plan.drafter->row->name : "",
+        .drafter = lane->draft.n_chain ? lane->plan.drafter->row->name : "",
         .n_kept = lane->n_accepted,
         .next_p = known_p(&rows[lane->n_accepted], accepted->ids[lane->n_accepted]),
     };

@@ -8,7 +8,7 @@
 
 enum {
     SEQUENCES_MAX = PLANNER_LANES_MAX, /* that have a place at a time */
-    /* Tokens of a prompt with which the first round of a text may guess. Behind a longer one the
+    /* Tokens of a prompt with which the first round of a text may guess. After a longer one the
      * first token comes plainly, so that it does not wait until the draft has read the prompt. */
     FIRST_GUESS_TOKENS = 64,
     /* Tokens that the draft may have missed when a lane guesses; more are read in chunks before. */
@@ -28,28 +28,33 @@ struct lane_found {
 /* One sequence's share of a step. */
 struct lane_plan {
     struct sequence *seq;
-    int n_tokens;            /* committed tokens that the step feeds, from n_target_kv on */
-    int k;                   /* guesses behind them, at most */
-    int n_append;            /* guesses behind those that a finder may make, at most */
-    struct drafter *drafter; /* that makes them; with k = 0 NULL */
+    int n_tokens; /* committed tokens that the step feeds, from n_target_kv on */
+    /* Guesses after them, at most, in the order of struct planner_lane. Those of the chain that are
+     * marked as appended are what a finder may add to the draft model's, and the branch, which is
+     * listed from the root on, comes last. */
+    struct guess_tree tree;
+    struct drafter *drafter; /* that makes the chain and what is beside it; NULL: there is none */
     /* Where it is a finder: why. */
     struct planner_offer offer;
-    uint8_t siblings[DRAFT_MAX]; /* of each of the k guesses */
-    struct growth growth;        /* what a draft model guesses behind them */
-    /* siblings and growth say how many guesses there are for each place, and behind how many of
-     * the place before; which ones these are is chosen by the draft's q
-     * (speculation/accept/tree_follow.h). */
+    /* The tree says how many guesses there are for each place, and after how many of the place
+     * before; which ones these are is chosen by the draft's q (speculation/accept/tree_follow.h).
+     */
     bool follows_q;
-    struct planner_branch branch; /* besides guesses of the draft model */
-    /* Instead of a branch: tokens that are checked for what their rows teach. */
-    const struct drafter *window; /* whose they are; with n_window = 0 NULL */
-    int n_window;
+    struct planner_branch branch; /* of the tree's branch, if it is not a window */
+    /* The branch is a window: tokens of this finder that are checked for what their rows teach. */
+    const struct drafter *window;
     int n_found;
     struct lane_found found[PLANNER_FINDERS];
-    struct block_tails *tails; /* set aside for all that is no chain; NULL: there are none */
+    struct block_tails *tails; /* set aside for all that is beside path 0; NULL: there are none */
     bool is_last; /* the step reaches the last committed token, so that the next one follows */
     int first_scored, n_scored; /* of n_tokens: those whose rows are wanted as scores */
 };
+
+/* Guesses of the chain that the lane's drafter makes. */
+static inline int lane_plan_k(const struct lane_plan *lane)
+{
+    return lane->tree.n_chain - guess_tree_count(&lane->tree, GUESS_APPENDED);
+}
 
 struct round_plan {
     struct lane_plan lanes[SEQUENCES_MAX];
@@ -71,9 +76,13 @@ struct scheduler {
     struct planner *planner;
     /* A step with prompts may take this many times as long as the decoding lanes alone would. */
     double step_stretch;
-    int append_max; /* guesses behind those of the draft that rows and KV are set aside for */
+    int append_max; /* guesses after those of the draft that rows and KV are set aside for */
+    uint64_t n_rounds;
+};
+
+/* The rest that one plan depends on. */
+struct round_company {
     int n_ahead;    /* guesses that a single stream has already; they are checked if it guesses */
     bool is_halved; /* the sequences are half of all */
     int n_hidden_rows; /* of the step that the target has while the draft works; 0 = none */
-    uint64_t n_rounds;
 };

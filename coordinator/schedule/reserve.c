@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "coordinator/draft/lane_tree.h"
 #include "coordinator/schedule/places.h"
 
 enum {
@@ -101,7 +100,8 @@ static bool free_draft_kv(struct planning *p, const struct sequence *seq, int n_
         bool is_used = other->n_draft_kv == 0 && reading < 0;
         for (int l = 0; l < n_reserved && !is_used; l++) {
             const struct lane_plan *lane = &p->plan->lanes[l];
-            is_used = lane->seq == other && lane->k > 0 && lane->drafter == p->s->drafters->model;
+            is_used = lane->seq == other && lane->tree.n_chain > 0 &&
+                      lane->drafter == p->s->drafters->model;
         }
         if (is_used || !gives_way(p, other, seq)) continue;
         if (reading >= 0) drop_reading(p->plan, reading);
@@ -176,15 +176,23 @@ static struct sequence *choose_victim(const struct planning *p)
     return victim;
 }
 
+/* Takes away the lane's guesses; a window needs none of them. */
+static void drop_guesses(struct lane_plan *lane)
+{
+    lane->follows_q = false;
+    guess_tree_drop(&lane->tree,
+                    GUESS_CHAIN | GUESS_SIBLING | GUESS_GROWN | (lane->window ? 0 : GUESS_BRANCH));
+}
+
 /* False: the lane's own sequence had to give up its place. */
 static bool reserve_target(struct planning *p, struct lane_plan *lane)
 {
     struct sequence *seq = lane->seq;
     struct error err;
     while (block_table_reach(&seq->target_blocks, p->s->target_pool,
-                             seq->n_target_kv + lane->n_tokens + lane->k, &err)) {
-        if (lane->k > 0 && planning_is_planned(seq)) {
-            lane->k = 0;
+                             seq->n_target_kv + lane->n_tokens + lane_plan_k(lane), &err)) {
+        if (lane->tree.n_chain > 0 && planning_is_planned(seq)) {
+            drop_guesses(lane);
             continue;
         }
         struct sequence *victim = choose_victim(p);
@@ -200,26 +208,28 @@ static bool reserve_draft(struct planning *p, struct lane_plan *lane, int n_rese
     struct sequence *seq = lane->seq;
     struct drafter *model = p->s->drafters->model;
     struct error err;
-    while (lane->k > 0 && lane->drafter == model) {
+    while (lane->tree.n_chain > 0 && lane->drafter == model) {
         /* An older sequence may have taken what the draft knew of this one. */
         bool is_behind = planning_n_missed(seq) > CAUGHT_UP_TOKENS;
-        if (!is_behind && !drafter_reserve(model, seq, seq->n_tokens + lane->k, &err)) break;
+        int end = seq->n_tokens + lane_plan_k(lane);
+        if (!is_behind && !drafter_reserve(model, seq, end, &err)) break;
         if (!is_behind && free_draft_kv(p, seq, n_reserved)) continue;
         if (!planning_is_planned(seq)) return false;
         seq->lacked_draft_kv = true;
-        lane->k = 0;
+        drop_guesses(lane);
     }
     return true;
 }
 
-/* The same goes for guesses behind those of the draft as for siblings. */
+/* Guesses after those of the draft get, like siblings, what is left. */
 static void reserve_appended(struct planning *p, struct lane_plan *lane)
 {
     struct sequence *seq = lane->seq;
     struct error err;
-    int end = seq->n_target_kv + lane->n_tokens + lane->k + lane->n_append;
-    if (lane->k == 0 || block_table_reach(&seq->target_blocks, p->s->target_pool, end, &err)) {
-        lane->n_append = 0;
+    int end = seq->n_target_kv + lane->n_tokens + lane->tree.n_chain;
+    if (lane->tree.n_chain > 0 &&
+        block_table_reach(&seq->target_blocks, p->s->target_pool, end, &err)) {
+        guess_tree_drop(&lane->tree, GUESS_APPENDED);
     }
 }
 
@@ -233,41 +243,29 @@ static int branch_end(const struct lane_plan *lane, int n_branch)
  * those of path 0 would stay with a sequence that gets no tails, and published ones would have been
  * forgotten for them. */
 static bool has_blocks(const struct planning *p, const struct lane_plan *lane, int n_branch,
-                       const struct guess_tree *shape)
+                       const struct tree_layout *shape)
 {
     const struct block_pool *pool = p->s->target_pool;
     int n = block_table_lacks(&lane->seq->target_blocks, pool, branch_end(lane, n_branch));
-    n += guess_tree_tails(shape, lane->seq->n_tokens, pool->block_tokens);
+    n += tree_layout_tails(shape, lane->seq->n_tokens, pool->block_tokens);
     return n <= block_pool_room(pool);
 }
 
-/* Parents of the largest tree that the lane's guesses can be; returns how many guesses. */
-static int list_parents(const struct lane_plan *lane, int n_branch, int32_t *parents)
-{
-    int n_chain = lane->k + lane->n_append;
-    if (!lane->follows_q) {
-        return lane_tree_parents(n_chain, lane->siblings, &lane->growth, n_branch, parents);
-    }
-    uint8_t siblings[DRAFT_MAX];
-    struct growth growth;
-    growth_pack(n_chain, lane->siblings, &lane->growth, siblings, &growth);
-    return lane_tree_parents(n_chain, siblings, &growth, n_branch, parents);
-}
-
-/* Blocks for the lane's siblings, what is behind them and a branch, or a window. False: there are
- * not enough. */
+/* Blocks for all of the lane's tree that is beside path 0. False: there are not enough. */
 static bool reserve_tree(struct planning *p, struct lane_plan *lane)
 {
-    int32_t parents[TREE_NODES_MAX];
-    struct guess_tree shape;
+    struct guess_tree largest = lane->tree;
+    struct tree_layout shape;
     struct error err;
     struct block_pool *pool = p->s->target_pool;
     struct block_table *table = &lane->seq->target_blocks;
     struct block_tails *tails = &p->plan->tails[p->plan->n_tails];
-    int n_branch = lane->branch.n > 0 ? lane->branch.n : lane->n_window;
-    int n = list_parents(lane, n_branch, parents);
-    if (n == lane->k + lane->n_append) return true;
-    if (guess_tree_init(&shape, parents, n, &err) || !has_blocks(p, lane, n_branch, &shape) ||
+    int n_branch = guess_tree_count(&lane->tree, GUESS_BRANCH);
+    if (lane->tree.n == lane->tree.n_chain) return true;
+    if (lane->follows_q) guess_tree_pack(&lane->tree, &largest);
+    guess_tree_sort(&largest);
+    if (tree_layout_init(&shape, largest.parents, largest.n, &err) ||
+        !has_blocks(p, lane, n_branch, &shape) ||
         block_table_reach(table, pool, branch_end(lane, n_branch), &err) ||
         block_tails_reserve(tails, pool, table, &shape, lane->seq->n_tokens, &err)) {
         return false;
@@ -279,24 +277,23 @@ static bool reserve_tree(struct planning *p, struct lane_plan *lane)
 
 /* Siblings and branches get what is left when all lanes have what they need: nobody loses a place
  * for them. Where there are not enough for any tree that may follow q, it is the planned one.
- * Guesses behind siblings give way first, and a window gives way to siblings. */
+ * Guesses after siblings give way first, and a window gives way to siblings. */
 static void reserve_siblings(struct planning *p, struct lane_plan *lane)
 {
     lane->tails = NULL;
-    if (lane->k == 0) lane->branch.n = lane->growth.n = 0;
-    if (lane->growth.n == 0) lane->follows_q = false;
     if (reserve_tree(p, lane)) return;
     bool follows_q = lane->follows_q;
     lane->follows_q = false;
     if (follows_q && reserve_tree(p, lane)) return;
-    bool grows = lane->growth.n > 0;
-    lane->growth.n = 0;
+    bool grows = guess_tree_count(&lane->tree, GUESS_GROWN) > 0;
+    guess_tree_drop(&lane->tree, GUESS_GROWN);
     if (grows && reserve_tree(p, lane)) return;
-    bool has_window = lane->n_window > 0;
-    lane->n_window = 0;
-    if (has_window && reserve_tree(p, lane)) return;
-    memset(lane->siblings, 0, sizeof lane->siblings);
-    lane->branch.n = 0;
+    if (lane->window) {
+        lane->window = NULL;
+        guess_tree_drop(&lane->tree, GUESS_BRANCH);
+        if (reserve_tree(p, lane)) return;
+    }
+    guess_tree_drop(&lane->tree, GUESS_SIBLING | GUESS_BRANCH);
 }
 
 static void drop_readings(struct planning *p)

@@ -1,9 +1,7 @@
 /* The plan of a round. */
 #include "coordinator/schedule/scheduler.h"
 
-#include <assert.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/least.h"
 #include "coordinator/draft/trees_option.h"
@@ -86,7 +84,8 @@ static struct lane_plan *add_lane(struct planning *p, struct sequence *seq, int 
 {
     struct lane_plan *lane = &p->plan->lanes[p->plan->n_lanes++];
     bool is_last = n_tokens == n_unread(seq) && !seq->is_score;
-    *lane = (struct lane_plan){.seq = seq, .n_tokens = n_tokens, .k = k, .is_last = is_last};
+    *lane = (struct lane_plan){.seq = seq, .n_tokens = n_tokens, .is_last = is_last};
+    guess_tree_plan(&lane->tree, k, GUESS_CHAIN);
     if (k > 0) lane->drafter = planning_own_brought(p, seq, &lane->offer);
     if (k > 0 && !lane->drafter) {
         lane->offer = (struct planner_offer){0};
@@ -311,80 +310,71 @@ static void predict_passes(const struct planning *p, const struct sequence *seq,
     if (stage) stage->predict(stage, seq, lane->staged);
 }
 
-/* What the planner has chosen for a lane. */
+/* Takes over the planner's choice for a lane. */
 static void take_choice(struct planning *p, struct lane_plan *lane,
                         const struct planner_lane *choice)
 {
     struct drafters *drafters = p->s->drafters;
-    int n_siblings = 0;
-    lane->k = choice->k;
-    for (int i = 0; i < choice->k; i++) {
-        lane->siblings[i] = choice->siblings[i];
-        n_siblings += choice->siblings[i];
-    }
-    lane->growth = choice->growth;
-    lane->follows_q = choice->growth.n > 0 && lane->seq->follows_q;
+    lane->tree = choice->tree;
+    lane->follows_q = guess_tree_count(&lane->tree, GUESS_GROWN) > 0 && lane->seq->follows_q;
     lane->branch = choice->branch;
-    int n_guesses = choice->k + n_siblings + choice->growth.n + choice->branch.n;
-    p->n_tokens -= n_guesses;
-    p->n_rows -= n_guesses;
-    if (choice->k == 0) return;
+    p->n_tokens -= lane->tree.n;
+    p->n_rows -= lane->tree.n;
+    if (lane->tree.n == 0) return;
     lane->drafter = drafters->model;
     if (!choice->offer) return;
     lane->drafter = drafters->finders[choice->offer->finder];
     lane->offer = *choice->offer;
 }
 
-/* Whether the draft may guess behind siblings. A draft that has guesses already, or that reads
+/* True if the draft may guess after siblings. A draft that has guesses already, or that reads
  * ahead what it is expected to guess, would need further passes for these. */
 static bool may_grow(const struct planning *p, const struct sequence *seq,
                      const struct planner_lane *lane)
 {
-    return seq->grows && p->s->n_ahead == 0 && lane->staged[1] <= 0;
+    return seq->grows && p->company->n_ahead == 0 && lane->staged[1] <= 0;
 }
 
-/* Of what all lanes have left, room behind the draft's guesses for such as are found there. How
- * much of it is used depends on guesses, all of which are sent then. A lane that guesses behind
+/* Makes room, of what all lanes have left, after the draft's guesses for such as are found there.
+ * How much of it is used depends on guesses, all of which are sent then. A lane that guesses after
  * siblings has none: both are for the rows that are left. */
-static void make_room_behind(struct planning *p, struct lane_plan *lane)
+static void make_room_after(struct planning *p, struct lane_plan *lane)
 {
-    if (lane->k == 0 || lane->drafter != p->s->drafters->model || lane->growth.n > 0) return;
-    int room = least(least(DRAFT_MAX, planning_guess_room(p, lane->seq)) - lane->k,
+    int k = lane->tree.n_chain;
+    if (k == 0 || lane->drafter != p->s->drafters->model) return;
+    if (guess_tree_count(&lane->tree, GUESS_GROWN) > 0) return;
+    int room = least(least(DRAFT_MAX, planning_guess_room(p, lane->seq)) - k,
                      least(p->n_tokens, p->n_rows));
-    lane->n_append = least(room, p->s->append_max);
-    p->n_tokens -= lane->n_append;
-    p->n_rows -= lane->n_append;
+    guess_tree_plan(&lane->tree, least(room, p->s->append_max), GUESS_CHAIN | GUESS_APPENDED);
+    p->n_tokens -= lane->tree.n_chain - k;
+    p->n_rows -= lane->tree.n_chain - k;
 }
 
 /* The tree of a lane whose tree is given, or its chain alone where the step has no room for it. */
 static void plan_fixed_tree(struct planning *p, struct lane_plan *lane)
 {
-    const struct growth_widths *tree = lane->seq->tree;
-    bool has_tree = tree && lane->k > 0 && lane->drafter == p->s->drafters->model;
-    if (!has_tree || p->s->is_halved) return;
-    uint8_t siblings[DRAFT_MAX];
-    struct growth growth;
-    int n = growth_of_widths(tree, lane->k, siblings, &growth);
+    const struct tree_widths *widths = lane->seq->tree;
+    bool has_tree = widths && lane->tree.n > 0 && lane->drafter == p->s->drafters->model;
+    if (!has_tree || p->company->is_halved) return;
+    struct guess_tree tree;
+    int n = tree_widths_plan(widths, lane->tree.n_chain, &tree);
     if (n > least(p->n_tokens, p->n_rows)) return;
-    memcpy(lane->siblings, siblings, (size_t)lane->k * sizeof *siblings);
-    lane->growth = growth;
-    lane->follows_q = growth.n > 0 && lane->seq->follows_q;
+    lane->tree = tree;
+    lane->follows_q = guess_tree_count(&tree, GUESS_GROWN) > 0 && lane->seq->follows_q;
     p->n_tokens -= n;
     p->n_rows -= n;
 }
 
-/* What a lane adds to the step before guesses are planned, and to the passes of the draft. */
+/* Counts the rows that a lane adds to the step before guesses are planned, and adds its guesses to
+ * the passes of the draft. */
 static int load_of(const struct lane_plan *lane, struct planner_load *load)
 {
-    int n = lane->n_tokens + lane->k + lane->growth.n;
-    for (int g = 0; g < lane->k; g++) {
-        load->n_guessing[g]++;
-        n += lane->siblings[g];
+    const struct guess_tree *tree = &lane->tree;
+    for (int i = 0; i < tree->n; i++) {
+        if (tree->marks[i] & GUESS_SIBLING) continue;
+        load->n_guessing[guess_tree_place(tree, i)]++;
     }
-    for (int i = 0; i < lane->growth.n; i++) {
-        load->n_guessing[growth_place(&lane->growth, i)]++;
-    }
-    return n;
+    return lane->n_tokens + tree->n;
 }
 
 /* Texts that go on reading a prompt after this step. */
@@ -424,7 +414,7 @@ static void plan_guesses(struct planning *p)
             .n_left = seq->end - seq->n_tokens,
             .offers = offers[n],
             .n_offers = list_offers(p, lane, offers[n]),
-            .siblings_max = p->s->is_halved ? 0 : seq->siblings_max,
+            .siblings_max = p->company->is_halved ? 0 : seq->siblings_max,
             .nodes_max = TREE_PATHS_MAX - 1, /* each sibling ends a path, and so does a branch */
         };
         predict_passes(p, seq, &lanes[n]);
@@ -434,22 +424,21 @@ static void plan_guesses(struct planning *p)
     load.n_waiting = p->plan->n_waiting = count_waiting(p);
     load.n_rows = n_rows - n;
     load.n_rows_max = n_rows + least(p->n_tokens, p->n_rows);
-    load.is_alone = p->n == 1 && !p->s->is_halved;
-    load.n_hidden_rows = p->s->n_hidden_rows;
+    load.is_alone = p->n == 1 && !p->company->is_halved;
+    load.n_hidden_rows = p->company->n_hidden_rows;
     planner_share(p->s->planner, lanes, n, &load);
-    bool is_drafted = n == 1 && lanes[0].k > 0 && !lanes[0].offer;
-    if (p->n == 1 && is_drafted && lanes[0].k < p->s->n_ahead) {
+    int n_ahead = p->company->n_ahead;
+    bool is_drafted = n == 1 && lanes[0].tree.n > 0 && !lanes[0].offer;
+    if (p->n == 1 && is_drafted && lanes[0].tree.n_chain < n_ahead) {
         int room = least(p->n_tokens, p->n_rows);
-        lanes[0].k = least(least(p->s->n_ahead, lanes[0].k_max), room);
-        memset(lanes[0].siblings, 0, sizeof lanes[0].siblings); /* the room is for guesses */
-        lanes[0].branch.n = 0;
-        assert(lanes[0].growth.n == 0); /* may_grow: there are guesses made ahead */
+        guess_tree_begin(&lanes[0].tree, 0); /* the room is for guesses of the chain */
+        guess_tree_plan(&lanes[0].tree, least(least(n_ahead, lanes[0].k_max), room), GUESS_CHAIN);
     }
     for (int i = 0; i < n; i++) {
         take_choice(p, owners[i], &lanes[i]);
     }
     for (int i = 0; i < n; i++) {
-        make_room_behind(p, owners[i]);
+        make_room_after(p, owners[i]);
     }
     planning_open_windows(p, owners, n);
 }
@@ -479,12 +468,14 @@ static void count(struct round_plan *plan)
     }
 }
 
-void scheduler_plan(struct scheduler *s, struct sequence **seqs, int n, struct round_plan *plan)
+void scheduler_plan(struct scheduler *s, struct sequence **seqs, int n,
+                    const struct round_company *company, struct round_plan *plan)
 {
     struct planning p = {
         .s = s,
         .seqs = seqs,
         .n = n,
+        .company = company,
         .plan = plan,
         .n_tokens = s->target->max_step_tokens,
         .n_rows = s->target->max_step_rows,

@@ -3,8 +3,6 @@
  * which the step of the round as it is planned becomes hardly longer. */
 #include "coordinator/schedule/parts.h"
 
-#include <string.h>
-
 #include "base/least.h"
 
 enum { WINDOW_MAX = 8 /* tokens: more of them would hardly teach anything */ };
@@ -25,7 +23,7 @@ static int free_rows(const struct planning *p)
  * does not have. A lane that feeds a prompt has a long step anyway, in which nothing is free. */
 static bool may_have_window(const struct lane_plan *lane)
 {
-    return lane->n_tokens == 1 && lane->branch.n == 0 && lane->growth.n == 0 &&
+    return lane->n_tokens == 1 && guess_tree_count(&lane->tree, GUESS_BRANCH | GUESS_GROWN) == 0 &&
            lane->seq->siblings_max > 0;
 }
 
@@ -42,16 +40,17 @@ void planning_open_windows(struct planning *p, struct lane_plan **lanes, int n)
 {
     struct lane_plan *list[SEQUENCES_MAX];
     const struct drafter *finder = drafters_extra_rows(p->s->drafters);
-    if (!finder || p->s->is_halved) return;
+    if (!finder || p->company->is_halved) return;
     int n_listed = list_lanes(lanes, n, list);
     int room = n_listed > 0 ? free_rows(p) : 0;
     for (int i = 0; i < n_listed; i++) {
         struct lane_plan *lane = list[i];
         int share = room / (n_listed - i);
-        lane->n_window = least(least(share, WINDOW_MAX), planning_guess_room(p, lane->seq));
-        lane->window = lane->n_window > 0 ? finder : NULL;
-        room -= lane->n_window;
-        p->n_tokens -= lane->n_window;
-        p->n_rows -= lane->n_window;
+        int n_window = least(least(share, WINDOW_MAX), planning_guess_room(p, lane->seq));
+        lane->window = n_window > 0 ? finder : NULL;
+        guess_tree_plan(&lane->tree, n_window, GUESS_BRANCH);
+        room -= n_window;
+        p->n_tokens -= n_window;
+        p->n_rows -= n_window;
     }
 }

@@ -280,9 +280,9 @@ int sequence_open_tokens(struct sequence *seq, int block_tokens, struct error *e
 {
     int rc = 0;
     if (seq->tokens) return 0;
-    /* After the last committed token a round may hold a tree of guesses and the token that
-     * follows them. */
-    seq->capacity = seq->end + TREE_NODES_MAX + 2;
+    /* After the last committed token a round may hold a chain of guesses, which a draft model
+     * reads, and the token that follows them. */
+    seq->capacity = seq->end + DRAFT_MAX + 2;
     TRY(mem_array(&seq->tokens, (size_t)seq->capacity, sizeof *seq->tokens, err));
     TRY(block_table_open(&seq->target_blocks, seq->capacity / block_tokens + 1, err));
     memcpy(seq->tokens, seq->job->prompt.data, (size_t)seq->n_prompt * sizeof *seq->tokens);

@@ -39,14 +39,14 @@ struct sequence {
     uint64_t seed;
     int n_draft; /* K of strategy fixed, the most of others */
     struct planner_sequence planner_state;
-    float threshold;                  /* of strategy threshold, otherwise 0 */
-    int end;                          /* n_tokens never exceeds this: max_tokens or the context */
-    int siblings_max;                 /* of each guess; 0: guesses are chains */
-    bool grows;                       /* a draft model may guess after siblings */
-    const struct growth_widths *tree; /* of guesses of a draft model in every round; NULL: none */
-    bool follows_q;                   /* of a tree, which guesses grow is chosen by the draft's q */
-    const char *speculation_off;      /* why it has no guesses; "" = it may have */
-    struct end_ids ends;              /* tokens that end the text */
+    float threshold;                /* of strategy threshold, otherwise 0 */
+    int end;                        /* n_tokens never exceeds this: max_tokens or the context */
+    int siblings_max;               /* of each guess; 0: guesses are chains */
+    bool grows;                     /* a draft model may guess after siblings */
+    const struct tree_widths *tree; /* of guesses of a draft model in every round; NULL: none */
+    bool follows_q;                 /* of a tree, which guesses grow is chosen by the draft's q */
+    const char *speculation_off;    /* why it has no guesses; "" = it may have */
+    struct end_ids ends;            /* tokens that end the text */
     struct edit_rules edit_rules; /* what the request changes in p; its arrays are the sequence's */
     struct edits *edits;          /* NULL = nothing */
 
@@ -75,10 +75,10 @@ struct sequence_defaults {
     const struct end_ids *ends;               /* of its texts; NULL = none */
     const struct sampling_defaults *sampling; /* of its texts; NULL = none */
     bool has_draft;
-    int siblings_max;                 /* of each guess of planned sequences */
-    bool grows;                       /* a draft model may guess after siblings of these */
-    const struct growth_widths *tree; /* of sequences of strategy fixed; NULL: chains. Kept */
-    bool follows_q, tree_follows_q;   /* which guesses grow is chosen by the draft's q: of planned
+    int siblings_max;               /* of each guess of planned sequences */
+    bool grows;                     /* a draft model may guess after siblings of these */
+    const struct tree_widths *tree; /* of sequences of strategy fixed; NULL: chains. Kept */
+    bool follows_q, tree_follows_q; /* which guesses grow is chosen by the draft's q: of planned
                                          sequences, and in `tree` */
 };
 

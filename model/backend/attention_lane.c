@@ -1,7 +1,7 @@
 /* Where the paths of a lane's tree lie and end. */
 #include "model/backend/attention_lane.h"
 
-void attention_tree_place(struct attention_tree *out, const struct guess_tree *shape,
+void attention_tree_place(struct attention_tree *out, const struct tree_layout *shape,
                           const int32_t *blocks, const int32_t *tails, int position,
                           int first_guess)
 {
@@ -12,7 +12,7 @@ void attention_tree_place(struct attention_tree *out, const struct guess_tree *s
     out->tails[0] = blocks + out->first_block;
     for (int path = 1; path < shape->n_paths; path++) {
         out->tails[path] = tails;
-        tails += guess_tree_tail(shape, path, first, KV_BLOCK_TOKENS);
+        tails += tree_layout_tail(shape, path, first, KV_BLOCK_TOKENS);
     }
 }
 
@@ -27,7 +27,7 @@ int attention_end(const struct attention_lane *lane)
 {
     const struct attention_tree *tree = lane->tree;
     if (!tree) return lane->position + lane->n_rows;
-    return lane->position + tree->first_guess + guess_tree_levels(tree->shape);
+    return lane->position + tree->first_guess + tree_layout_levels(tree->shape);
 }
 
 int attention_n_copied(const struct attention_lane *lane)

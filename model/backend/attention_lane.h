@@ -1,7 +1,7 @@
 /* The lanes of a step as rope and attention see them: which positions the rows of a lane have, and
  * in which blocks their KV lies. The last rows of a lane may be a tree of guesses
- * (base/guess_tree.h). Each of its paths is a chain with a block table of its own: the lane's up to
- * the block of the first guess, and private blocks from there on. A row's K and V are written at
+ * (base/tree_layout.h). Each of its paths is a chain with a block table of its own: the lane's up
+ * to the block of the first guess, and private blocks from there on. A row's K and V are written at
  * its position into the blocks of every path that holds it, and it attends through the first of
  * them, so that it sees what it would see in a chain, at the same places. */
 #pragma once
@@ -9,11 +9,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/guess_tree.h"
 #include "base/limits.h"
+#include "base/tree_layout.h"
 
 struct attention_tree {
-    const struct guess_tree *shape;
+    const struct tree_layout *shape;
     int first_guess; /* row of the lane; the rows before it are a chain */
     int first_block; /* index in the block tables of the block that holds the first guess */
     const int32_t *tails[TREE_PATHS_MAX]; /* blocks of a path from first_block on */
@@ -76,7 +76,7 @@ static inline int32_t attention_block(const struct attention_lane *lane, int pat
 /* Fills `out` for a lane at `position` with the block table `blocks`, whose guesses begin at row
  * first_guess. tails: blocks of paths 1, 2, ..., one path after the other, each from the block of
  * the first guess on. Keeps all three. */
-void attention_tree_place(struct attention_tree *out, const struct guess_tree *shape,
+void attention_tree_place(struct attention_tree *out, const struct tree_layout *shape,
                           const int32_t *blocks, const int32_t *tails, int position,
                           int first_guess);
 

@@ -49,10 +49,10 @@ int multi_draft_coupled(const int32_t *ids, const float *logits, int n, float te
     return n_out;
 }
 
-int multi_draft_ids_most(const struct tree *tree, int node)
+int multi_draft_ids_most(const struct guess_tree *tree, int node)
 {
     int n = 0;
-    for (int c = tree_child(tree, node); c >= 0; c = tree_sibling(tree, c)) {
+    for (int c = guess_tree_child(tree, node); c >= 0; c = guess_tree_sibling(tree, c)) {
         n += tree->q[c]->n;
     }
     return n;
@@ -76,12 +76,13 @@ static int merge_ids(int32_t *ids, int n, const int32_t *more, int n_more)
     return n;
 }
 
-int multi_draft_ids(const struct tree *tree, int node, int32_t *ids)
+int multi_draft_ids(const struct guess_tree *tree, int node, int32_t *ids)
 {
     int n = 0;
-    for (int c = tree_child(tree, node); c >= 0; c = tree_sibling(tree, c)) {
+    for (int c = guess_tree_child(tree, node); c >= 0; c = guess_tree_sibling(tree, c)) {
         bool is_known = false; /* of siblings that share a q the first one brings its ids */
-        for (int b = tree_child(tree, node); b < c && !is_known; b = tree_sibling(tree, b)) {
+        for (int b = guess_tree_child(tree, node); b < c && !is_known;
+             b = guess_tree_sibling(tree, b)) {
             is_known = tree->q[b] == tree->q[c];
         }
         if (!is_known) n = merge_ids(ids, n, tree->q[c]->ids, tree->q[c]->n);
@@ -89,10 +90,29 @@ int multi_draft_ids(const struct tree *tree, int node, int32_t *ids)
     return n;
 }
 
-void multi_draft_want(const struct tree *tree, int node, int32_t *ids, struct sparse_dist *q,
-                      struct target_want *want)
+/* The q of all children of a node; NULL: they have more than one, or there are none. */
+static const struct sparse_dist *shared_q(const struct guess_tree *tree, int node)
 {
-    *q = (struct sparse_dist){.n = multi_draft_ids(tree, node, ids), .ids = ids};
-    want->q = q->n > 0 ? q : NULL;
-    if (q->n > ROW_IDS_MAX) want->full_rows = true;
+    int child = guess_tree_child(tree, node);
+    const struct sparse_dist *q = child >= 0 ? tree->q[child] : NULL;
+    for (; child >= 0; child = guess_tree_sibling(tree, child)) {
+        if (tree->q[child] != q) return NULL;
+    }
+    return q;
+}
+
+int multi_draft_want(const struct guess_tree *tree, int node, struct arena *arena,
+                     struct target_want *want, struct error *err)
+{
+    size_t n = (size_t)multi_draft_ids_most(tree, node);
+    want->q = shared_q(tree, node);
+    if (n > 0 && !want->q) {
+        struct sparse_dist *q = arena_take(arena, 1, sizeof *q);
+        int32_t *ids = arena_take(arena, n, sizeof *ids);
+        if (!q || !ids) return error_set(err, ERR_NO_MEMORY, "no room for a row of %zu ids", n);
+        *q = (struct sparse_dist){.n = multi_draft_ids(tree, node, ids), .ids = ids};
+        want->q = q;
+    }
+    if (want->q && want->q->n > ROW_IDS_MAX) want->full_rows = true;
+    return 0;
 }

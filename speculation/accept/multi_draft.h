@@ -1,4 +1,4 @@
-/* The draft's side of several guesses behind one prefix: how siblings are drawn, and what a row
+/* The draft's side of several guesses after one prefix: how siblings are drawn, and what a row
  * must hold so that they can be verified. */
 #pragma once
 
@@ -18,14 +18,15 @@ int32_t multi_draft_draw(const struct sparse_dist *q, const int32_t *gone, int n
 int multi_draft_coupled(const int32_t *ids, const float *logits, int n, float temperature,
                         const struct rng_address *at, int n_wanted, int32_t *out);
 
-/* The ids that the row behind `node` (-1: the root) must name: the union of the supports of its
+/* The ids that the row after `node` (-1: the root) must name: the union of the supports of its
  * children's q, ascending and distinct. ids holds multi_draft_ids_most(tree, node); returns their
  * number. */
-int multi_draft_ids(const struct tree *tree, int node, int32_t *ids);
-int multi_draft_ids_most(const struct tree *tree, int node);
+int multi_draft_ids(const struct guess_tree *tree, int node, int32_t *ids);
+int multi_draft_ids_most(const struct guess_tree *tree, int node);
 
-/* Makes `want` name the ids of the row behind `node`, in ids and *q, which must last as long as the
- * wish. More than ROW_IDS_MAX of them may not be named. To leave some out would not be exact,
- * because the residual needs p wherever a q has mass; so the whole row is asked for then. */
-void multi_draft_want(const struct tree *tree, int node, int32_t *ids, struct sparse_dist *q,
-                      struct target_want *want);
+/* Makes `want` name the ids of the row after `node`: by the q of its children, if they share one,
+ * or in the arena. More than ROW_IDS_MAX of them may not be named. To leave some out would not be
+ * exact, because the residual needs p wherever a q has mass; so the whole row is asked for then.
+ * Errors: ERR_NO_MEMORY. */
+int multi_draft_want(const struct guess_tree *tree, int node, struct arena *arena,
+                     struct target_want *want, struct error *err);

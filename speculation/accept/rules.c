@@ -44,3 +44,25 @@ const char *rule_list(char *text, size_t size, const char *last_word)
     }
     return text;
 }
+
+int rule_accept(const struct rule *rule, const struct guess_tree *tree,
+                const struct target_row *rows, const struct rng_address *at, struct arena *arena,
+                struct tree_result *result, struct error *err)
+{
+    struct sparse_dist q[DRAFT_MAX];
+    int n = 0;
+    while (n < tree->n && n < DRAFT_MAX && tree->parents[n] == n - 1) {
+        q[n] = *tree->q[n];
+        n++;
+    }
+    if (n == tree->n) {
+        const struct accept_result chain = rule->accept(rows, q, tree->tokens, n, at);
+        *result = tree_path(tree, chain.n_accepted - 1);
+        result->next = chain.next;
+        return 0;
+    }
+    double *scratch = arena_take(arena, tree_scratch_count(tree, rows), sizeof *scratch);
+    if (!scratch) return error_set(err, ERR_NO_MEMORY, "no room to accept a tree of guesses");
+    *result = rule->accept_tree(tree, rows, at, scratch);
+    return 0;
+}

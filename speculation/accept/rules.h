@@ -51,3 +51,10 @@ int rule_parse(const char *name, const struct rule **rule, struct error *err);
 
 /* "rejection, greedy, ... LAST_WORD typical" into text[size]; returns text. */
 const char *rule_list(char *text, size_t size, const char *last_word);
+
+/* Accepts a tree of guesses by a rule. A tree without siblings is accepted by the rule's function
+ * over chains, which decides as the one over trees. rows, at: as in tree_accept_fn. Errors:
+ * ERR_NO_MEMORY the arena is full. */
+int rule_accept(const struct rule *rule, const struct guess_tree *tree,
+                const struct target_row *rows, const struct rng_address *at, struct arena *arena,
+                struct tree_result *result, struct error *err);

@@ -1,42 +1,17 @@
 /* Trees of guesses: shape, checks, and what is left of a q for a sibling. */
 #include "speculation/accept/tree.h"
 
-int tree_child(const struct tree *tree, int node)
+uint32_t tree_coin_index(const struct guess_tree *tree, int node)
 {
-    return node + 1 < tree->n && tree->parents[node + 1] == node ? node + 1 : -1;
-}
-
-int tree_sibling(const struct tree *tree, int node)
-{
-    for (int i = node + 1; i < tree->n && tree->parents[i] >= tree->parents[node]; i++) {
-        if (tree->parents[i] == tree->parents[node]) return i;
-    }
-    return -1;
-}
-
-int tree_depth(const struct tree *tree, int node)
-{
-    int depth = 0;
-    for (; node >= 0; node = tree->parents[node]) {
-        depth++;
-    }
-    return depth;
-}
-
-uint32_t tree_coin_index(const struct tree *tree, int node)
-{
-    int depth[TREE_NODES_MAX];
+    int depth = guess_tree_depth(tree, node);
     uint32_t index = 0;
-    for (int i = 0; i <= node; i++) {
-        depth[i] = tree->parents[i] < 0 ? 1 : depth[tree->parents[i]] + 1;
-    }
     for (int i = 0; i < node; i++) {
-        index += depth[i] == depth[node];
+        index += guess_tree_depth(tree, i) == depth;
     }
     return index;
 }
 
-size_t tree_scratch_count(const struct tree *tree, const struct target_row *rows)
+size_t tree_scratch_count(const struct guess_tree *tree, const struct target_row *rows)
 {
     size_t on_path[TREE_NODES_MAX + 1] = {(size_t)rows[0].n}, most = on_path[0];
     for (int i = 0; i < tree->n; i++) {
@@ -47,7 +22,7 @@ size_t tree_scratch_count(const struct tree *tree, const struct target_row *rows
 }
 
 /* Siblings of `node` drawn from the same q before it. */
-static int earlier_tokens(const struct tree *tree, int node, int32_t *tokens)
+static int earlier_tokens(const struct guess_tree *tree, int node, int32_t *tokens)
 {
     int n = 0;
     for (int i = tree->parents[node] + 1; i < node; i++) {
@@ -67,7 +42,7 @@ bool tree_has_token(const int32_t *tokens, int n, int32_t token)
 
 /* A sum of what is left, because 1 - what is gone has no digits where the first token has nearly
  * all of q. */
-double tree_q_left(const struct tree *tree, int node)
+double tree_q_left(const struct guess_tree *tree, int node)
 {
     int32_t gone[TREE_NODES_MAX];
     int n_gone = tree->is_independent ? 0 : earlier_tokens(tree, node, gone);
@@ -80,16 +55,16 @@ double tree_q_left(const struct tree *tree, int node)
     return sum;
 }
 
-struct rng_address tree_coins_behind(const struct tree *tree, int node,
+struct rng_address tree_coins_behind(const struct guess_tree *tree, int node,
                                      const struct rng_address *at)
 {
-    return (struct rng_address){at->seed, at->position + (uint32_t)tree_depth(tree, node),
+    return (struct rng_address){at->seed, at->position + (uint32_t)guess_tree_depth(tree, node),
                                 at->round};
 }
 
-struct tree_result tree_path(const struct tree *tree, int node)
+struct tree_result tree_path(const struct guess_tree *tree, int node)
 {
-    struct tree_result result = {.n_accepted = tree_depth(tree, node), .next = -1};
+    struct tree_result result = {.n_accepted = guess_tree_depth(tree, node), .next = -1};
     for (int i = result.n_accepted - 1; i >= 0; i--) {
         result.path[i] = node;
         node = tree->parents[node];
@@ -98,7 +73,7 @@ struct tree_result tree_path(const struct tree *tree, int node)
 }
 
 /* Whether the node before `node` is its parent or below its parent. */
-static bool is_preorder(const struct tree *tree, int node)
+static bool is_preorder(const struct guess_tree *tree, int node)
 {
     int parent = tree->parents[node];
     if (parent < -1 || parent >= node) return false;
@@ -109,7 +84,7 @@ static bool is_preorder(const struct tree *tree, int node)
     return i == parent;
 }
 
-static int check_token(const struct tree *tree, int node, int n_vocab, struct error *err)
+static int check_token(const struct guess_tree *tree, int node, int n_vocab, struct error *err)
 {
     int32_t gone[TREE_NODES_MAX], token = tree->tokens[node];
     if (token < 0 || token >= n_vocab) {
@@ -130,7 +105,7 @@ static int check_token(const struct tree *tree, int node, int n_vocab, struct er
                      node, token);
 }
 
-int tree_check(const struct tree *tree, int n_vocab, struct error *err)
+int tree_check(const struct guess_tree *tree, int n_vocab, struct error *err)
 {
     int rc = 0;
     if (tree->n < 0 || tree->n > TREE_NODES_MAX) {

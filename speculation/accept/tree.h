@@ -1,12 +1,11 @@
-/* A tree of guesses and what acceptance makes of it. A node is a guess; the root is what is
- * committed and has no node. A chain is a tree in which each node has one child; for it every rule
- * over a tree decides bit for bit as the rule of the same name over a chain
- * (speculation/accept/chain.c).
+/* Acceptance of a tree of guesses (base/guess_tree.h), whose nodes are in depth-first order. Every
+ * rule over a tree decides over a chain bit for bit as the rule of the same name in
+ * speculation/accept/chain.c, which is the text of its paper.
  *
  * Why the rules over a tree are exact whatever its shape. Say that the draft makes nodes one after
  * the other, decides before it draws a token that there will be a node for it, and draws the token
  * from the node's q. Take the node z that was drawn last: it is a leaf and the last of its
- * siblings. For whatever tokens the other nodes hold, the text behind z's parent has the same
+ * siblings. For whatever tokens the other nodes hold, the text after z's parent has the same
  * distribution with z as without (one step of rejection: min(p, q) by z, max(0, p - q) otherwise),
  * and z changes nothing else. So z may be taken away, then the node before it, and so on until the
  * root alone is left, where the next token is drawn from p. Therefore:
@@ -17,20 +16,8 @@
  *   - a node must not be dropped, nor moved, after somebody looked at its token. */
 #pragma once
 
-#include "base/limits.h"
+#include "base/guess_tree.h"
 #include "speculation/rows/target_row.h"
-
-/* Nodes are in preorder: a node comes before its children, and siblings follow each other in the
- * order in which they were drawn, each with all that is below it. Siblings with the same pointer in
- * `q` were drawn from that one distribution without replacement; if is_independent is set, with
- * replacement. Guesses that were found and not drawn, such as n-grams, have a one-hot q each. */
-struct tree {
-    int n;               /* nodes, at most TREE_NODES_MAX */
-    bool is_independent; /* siblings of one q were drawn with replacement */
-    int32_t tokens[TREE_NODES_MAX];
-    int32_t parents[TREE_NODES_MAX]; /* -1: the root */
-    const struct sparse_dist *q[TREE_NODES_MAX];
-};
 
 struct tree_result {
     int n_accepted;           /* nodes that stay, from the root on */
@@ -40,31 +27,24 @@ struct tree_result {
 
 /* Errors: ERR_ARGUMENT the nodes are too many or not in preorder, a token is not within
  * [0, n_vocab), it is not in the support of its q, or a q without replacement gave it twice. */
-int tree_check(const struct tree *tree, int n_vocab, struct error *err);
-
-/* Of nodes in preorder: the first child of `node` (-1: the root) and the next sibling; -1: none. */
-int tree_child(const struct tree *tree, int node);
-int tree_sibling(const struct tree *tree, int node);
-
-/* 0 for the root, which is -1. */
-int tree_depth(const struct tree *tree, int node);
+int tree_check(const struct guess_tree *tree, int n_vocab, struct error *err);
 
 /* The node's number among those of its depth: what makes its coin its own. */
-uint32_t tree_coin_index(const struct tree *tree, int node);
+uint32_t tree_coin_index(const struct guess_tree *tree, int node);
 
 /* Doubles of scratch that acceptance needs: the rows of one path at a time. */
-size_t tree_scratch_count(const struct tree *tree, const struct target_row *rows);
+size_t tree_scratch_count(const struct guess_tree *tree, const struct target_row *rows);
 
 /* The part of the node's q that its earlier siblings have left, as a sum of q; 1 for the first one
  * and where siblings are independent. */
-double tree_q_left(const struct tree *tree, int node);
+double tree_q_left(const struct guess_tree *tree, int node);
 
 /* The address of the coins of the children of `node`, where those of the root's are at `at`. */
-struct rng_address tree_coins_behind(const struct tree *tree, int node,
+struct rng_address tree_coins_behind(const struct guess_tree *tree, int node,
                                      const struct rng_address *at);
 
 /* Whether tokens[n] have this one. */
 bool tree_has_token(const int32_t *tokens, int n, int32_t token);
 
 /* The result that ends at `node`; next is left to the caller. */
-struct tree_result tree_path(const struct tree *tree, int node);
+struct tree_result tree_path(const struct guess_tree *tree, int node);

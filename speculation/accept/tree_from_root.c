@@ -1,5 +1,5 @@
 /* The rules over a tree that go from the root on and look at one child after the other: of the row
- * behind a node, only its children's tokens matter. speculation/accept/tree_traversal.c has the
+ * after a node, only its children's tokens matter. speculation/accept/tree_traversal.c has the
  * rule that weighs whole paths. */
 #include <assert.h>
 
@@ -7,10 +7,10 @@
 #include "speculation/accept/tree_residual.h"
 
 /* The first child that stays, else -1, with what its earlier siblings have left of p in *rest. */
-static int first_kept(const struct tree *tree, int node, const struct rng_address *at,
+static int first_kept(const struct guess_tree *tree, int node, const struct rng_address *at,
                       struct tree_residual *rest)
 {
-    for (int c = tree_child(tree, node); c >= 0; c = tree_sibling(tree, c)) {
+    for (int c = guess_tree_child(tree, node); c >= 0; c = guess_tree_sibling(tree, c)) {
         double left = tree_q_left(tree, c);
         double q_c = (double)sparse_prob(tree->q[c], tree->tokens[c]) / left;
         double coin = rng_uniform(at, RNG_ACCEPT, tree_coin_index(tree, c));
@@ -25,61 +25,30 @@ static int first_kept(const struct tree *tree, int node, const struct rng_addres
  * SpecInfer, Miao et al. 2023, arXiv 2305.09781, Algorithm 2, with replacement; Sequoia, Chen et
  * al. 2024, arXiv 2402.12374, its sampling and verification, without. A child with a one-hot q,
  * such as an n-gram, is one more child. */
-struct tree_result tree_accept_rejection(const struct tree *tree, const struct target_row *rows,
+struct tree_result tree_accept_rejection(const struct guess_tree *tree,
+                                         const struct target_row *rows,
                                          const struct rng_address *at, double *scratch)
 {
-    for (int node = -1;;) {
-        struct tree_residual rest;
-        const struct rng_address here = tree_coins_behind(tree, node, at);
-        tree_residual_open(&rest, &rows[node + 1], 1, scratch);
-        int child = first_kept(tree, node, &here, &rest);
-        if (child < 0) {
-            struct tree_result result = tree_path(tree, node);
-            result.next = tree_residual_draw(&rest, &here);
-            return result;
-        }
-        node = child;
-    }
+    return tree_residual_walk(tree, rows, at, scratch, first_kept);
 }
 
-static int child_with(const struct tree *tree, int node, int32_t token)
+static int child_with(const struct guess_tree *tree, int node, int32_t token)
 {
-    for (int c = tree_child(tree, node); c >= 0; c = tree_sibling(tree, c)) {
+    for (int c = guess_tree_child(tree, node); c >= 0; c = guess_tree_sibling(tree, c)) {
         if (tree->tokens[c] == token) return c;
     }
     return -1;
 }
 
-/* Exact match with the target's choice, as accept_match: of one-hot rows the child that holds the
- * row's token stays. For `coupled` the draft lists its best tokens under the shared noise
- * (multi_draft_coupled), of which the target takes the one that the same noise chooses for it
- * (Daliri et al. 2024, arXiv 2408.07978, with a list in the place of one token). */
-struct tree_result tree_accept_match(const struct tree *tree, const struct target_row *rows,
-                                     const struct rng_address *at, double *scratch)
+/* The walk of the rules that choose the token first: to the child that holds it. */
+static struct tree_result follow_tokens(const struct guess_tree *tree,
+                                        const struct target_row *rows, const struct rng_address *at,
+                                        int32_t (*choose)(const struct target_row *row,
+                                                          const struct rng_address *at))
 {
-    (void)at;
-    (void)scratch;
-    for (int node = -1;;) {
-        const struct target_row *row = &rows[node + 1];
-        assert(row->n == 1 && row->outside_mass == 0);
-        int child = child_with(tree, node, row->ids[0]);
-        if (child < 0) {
-            struct tree_result result = tree_path(tree, node);
-            result.next = row->ids[0];
-            return result;
-        }
-        node = child;
-    }
-}
-
-/* Draws from p at each node and follows the child that is equal, as accept_naive. */
-struct tree_result tree_accept_naive(const struct tree *tree, const struct target_row *rows,
-                                     const struct rng_address *at, double *scratch)
-{
-    (void)scratch;
     for (int node = -1;;) {
         const struct rng_address here = tree_coins_behind(tree, node, at);
-        int32_t next = target_row_draw(&rows[node + 1], &here);
+        int32_t next = choose(&rows[node + 1], &here);
         int child = child_with(tree, node, next);
         if (child < 0) {
             struct tree_result result = tree_path(tree, node);
@@ -90,9 +59,35 @@ struct tree_result tree_accept_naive(const struct tree *tree, const struct targe
     }
 }
 
+static int32_t only_token(const struct target_row *row, const struct rng_address *at)
+{
+    (void)at;
+    assert(row->n == 1 && row->outside_mass == 0);
+    return row->ids[0];
+}
+
+/* Exact match with the target's choice, as accept_match: of one-hot rows the child that holds the
+ * row's token stays. For `coupled` the draft lists its best tokens under the shared noise
+ * (multi_draft_coupled), of which the target takes the one that the same noise chooses for it
+ * (Daliri et al. 2024, arXiv 2408.07978, with a list in the place of one token). */
+struct tree_result tree_accept_match(const struct guess_tree *tree, const struct target_row *rows,
+                                     const struct rng_address *at, double *scratch)
+{
+    (void)scratch;
+    return follow_tokens(tree, rows, at, only_token);
+}
+
+/* Draws from p at each node and follows the child that is equal, as accept_naive. */
+struct tree_result tree_accept_naive(const struct guess_tree *tree, const struct target_row *rows,
+                                     const struct rng_address *at, double *scratch)
+{
+    (void)scratch;
+    return follow_tokens(tree, rows, at, target_row_draw);
+}
+
 /* Medusa's typical acceptance (arXiv 2401.10774, section 2.3.1): the longest path whose tokens are
  * all typical; of equal ones the first. LOSSY. */
-struct tree_result tree_accept_typical(const struct tree *tree, const struct target_row *rows,
+struct tree_result tree_accept_typical(const struct guess_tree *tree, const struct target_row *rows,
                                        const struct rng_address *at, double *scratch)
 {
     bool is_kept[TREE_NODES_MAX];
@@ -102,7 +97,7 @@ struct tree_result tree_accept_typical(const struct tree *tree, const struct tar
         int parent = tree->parents[i];
         is_kept[i] = (parent < 0 || is_kept[parent]) &&
                      keep_typical(&rows[parent + 1], tree->q[i], tree->tokens[i], at);
-        if (is_kept[i] && tree_depth(tree, i) > tree_depth(tree, best)) best = i;
+        if (is_kept[i] && guess_tree_depth(tree, i) > guess_tree_depth(tree, best)) best = i;
     }
     const struct rng_address here = tree_coins_behind(tree, best, at);
     struct tree_result result = tree_path(tree, best);

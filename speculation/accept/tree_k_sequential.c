@@ -76,23 +76,23 @@ static void subtract(struct tree_residual *rest, const struct draft_group *group
     tree_residual_rescale(rest, 1);
 }
 
-static struct draft_group group_of(const struct tree *tree, int child)
+static struct draft_group group_of(const struct guess_tree *tree, int child)
 {
     struct draft_group group = {.q = tree->q[child], .rho = 1};
-    for (int c = child; c >= 0 && tree->q[c] == group.q; c = tree_sibling(tree, c)) {
+    for (int c = child; c >= 0 && tree->q[c] == group.q; c = guess_tree_sibling(tree, c)) {
         group.k++;
     }
     return group;
 }
 
-static int first_kept(const struct tree *tree, int node, const struct rng_address *at,
+static int first_kept(const struct guess_tree *tree, int node, const struct rng_address *at,
                       struct tree_residual *rest)
 {
-    for (int c = tree_child(tree, node); c >= 0;) {
+    for (int c = guess_tree_child(tree, node); c >= 0;) {
         struct draft_group group = group_of(tree, c);
         assert(group.k == 1 || tree->is_independent);
         choose_rho(rest, &group);
-        for (int i = 0; i < group.k; i++, c = tree_sibling(tree, c)) {
+        for (int i = 0; i < group.k; i++, c = guess_tree_sibling(tree, c)) {
             double q_c = (double)sparse_prob(group.q, tree->tokens[c]);
             double coin = rng_uniform(at, RNG_ACCEPT, tree_coin_index(tree, c));
             if (coin * group.rho * q_c < tree_residual_prob(rest, tree->tokens[c])) return c;
@@ -107,19 +107,9 @@ static int first_kept(const struct tree *tree, int node, const struct rng_addres
  * the optimal transport accepts. For siblings drawn with replacement, whose number must be decided
  * before any of them is drawn, because rho depends on it; a further group, such as an n-gram, goes
  * on with what is left of p. */
-struct tree_result tree_accept_k_sequential(const struct tree *tree, const struct target_row *rows,
+struct tree_result tree_accept_k_sequential(const struct guess_tree *tree,
+                                            const struct target_row *rows,
                                             const struct rng_address *at, double *scratch)
 {
-    for (int node = -1;;) {
-        struct tree_residual rest;
-        const struct rng_address here = tree_coins_behind(tree, node, at);
-        tree_residual_open(&rest, &rows[node + 1], 1, scratch);
-        int child = first_kept(tree, node, &here, &rest);
-        if (child < 0) {
-            struct tree_result result = tree_path(tree, node);
-            result.next = tree_residual_draw(&rest, &here);
-            return result;
-        }
-        node = child;
-    }
+    return tree_residual_walk(tree, rows, at, scratch, first_kept);
 }

@@ -21,7 +21,7 @@ struct place {
 };
 
 struct chains {
-    const struct tree *tree;
+    const struct guess_tree *tree;
     const struct target_row *rows;
     int n, length;                 /* chains from the root, all with so many nodes */
     bool agrees[TREE_NODES_MAX];   /* [n] with the chosen path so far */
@@ -89,7 +89,7 @@ static double sum_classes(const struct target_row *row, const struct sparse_dist
  * the order. */
 static void choose_node(struct chains *chains, int level, const struct target_row *row)
 {
-    const struct tree *tree = chains->tree;
+    const struct guess_tree *tree = chains->tree;
     int best = -1, best_class = -1;
     for (int c = 0; c < chains->n; c++) {
         int node = node_of(chains, c, level);
@@ -178,7 +178,7 @@ static int verify(const struct chains *chains, const struct rng_address *at, dou
     return n_kept;
 }
 
-/* The token behind the nodes that stay; overwrites what is known of the next one. */
+/* The token after the nodes that stay; overwrites what is known of the next one. */
 static int32_t draw_next(const struct chains *chains, int n_kept, double scale,
                          const struct rng_address *at)
 {
@@ -198,10 +198,10 @@ static int32_t draw_next(const struct chains *chains, int n_kept, double scale,
     return tree_residual_draw(&rest, &here);
 }
 
-static void count_chains(const struct tree *tree, struct chains *chains)
+static void count_chains(const struct guess_tree *tree, struct chains *chains)
 {
     chains->n = 0;
-    for (int c = tree_child(tree, -1); c >= 0; c = tree_sibling(tree, c)) {
+    for (int c = guess_tree_child(tree, -1); c >= 0; c = guess_tree_sibling(tree, c)) {
         chains->agrees[chains->n++] = true;
     }
     chains->length = chains->n > 0 ? tree->n / chains->n : 0;
@@ -223,7 +223,7 @@ static void count_chains(const struct tree *tree, struct chains *chains)
  *
  * For chains of equal length from the root whose q's are equal wherever their tokens are, drawn
  * with replacement: is_independent. One chain is block verification. */
-struct tree_result tree_accept_paths(const struct tree *tree, const struct target_row *rows,
+struct tree_result tree_accept_paths(const struct guess_tree *tree, const struct target_row *rows,
                                      const struct rng_address *at, double *scratch)
 {
     struct chains chains = {.tree = tree, .rows = rows};

@@ -70,3 +70,21 @@ int32_t tree_residual_draw(const struct tree_residual *rest, const struct rng_ad
     }
     return row->outside_mass > 0 ? row->outside_id : last; /* rounding may end beyond the sum */
 }
+
+struct tree_result tree_residual_walk(const struct guess_tree *tree, const struct target_row *rows,
+                                      const struct rng_address *at, double *scratch,
+                                      tree_first_kept_fn *first_kept)
+{
+    for (int node = -1;;) {
+        struct tree_residual rest;
+        const struct rng_address here = tree_coins_behind(tree, node, at);
+        tree_residual_open(&rest, &rows[node + 1], 1, scratch);
+        int child = first_kept(tree, node, &here, &rest);
+        if (child < 0) {
+            struct tree_result result = tree_path(tree, node);
+            result.next = tree_residual_draw(&rest, &here);
+            return result;
+        }
+        node = child;
+    }
+}

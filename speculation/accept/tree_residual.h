@@ -1,4 +1,4 @@
-/* What is left of p behind a node while its children are verified one after the other: after each
+/* Residuals of p at a node while its children are verified one after the other: after each
  * child that does not stay, max(0, share p - q) with that child's q. Rules over a tree share it. */
 #pragma once
 
@@ -28,3 +28,13 @@ void tree_residual_rescale(struct tree_residual *rest, double scale);
 /* A token from w, or from p where w has no mass (then only rounding led here): coin RNG_RESIDUAL of
  * `at`, inverse CDF over the row's ids, then outside. */
 int32_t tree_residual_draw(const struct tree_residual *rest, const struct rng_address *at);
+
+/* The first child of a node that stays, else -1, and what the children before it have left of p;
+ * `at` has the children's coins. */
+typedef int tree_first_kept_fn(const struct guess_tree *tree, int node,
+                               const struct rng_address *at, struct tree_residual *rest);
+/* The walk of the rules that decide child by child: from the root on to a child that stays, and
+ * where none does, a token from what is left of p. */
+struct tree_result tree_residual_walk(const struct guess_tree *tree, const struct target_row *rows,
+                                      const struct rng_address *at, double *scratch,
+                                      tree_first_kept_fn *first_kept);

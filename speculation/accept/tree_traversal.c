@@ -4,7 +4,7 @@
 #include "speculation/accept/tree_residual.h"
 
 struct traversal {
-    const struct tree *tree;
+    const struct guess_tree *tree;
     const struct target_row *rows;
     const struct rng_address *at; /* of the first position */
 };
@@ -23,8 +23,8 @@ static double scale_left(const struct tree_residual *rest)
 static bool visit_children(const struct traversal *walk, int node, int depth, double *scratch,
                            struct tree_residual *rest, struct tree_result *result)
 {
-    const struct tree *tree = walk->tree;
-    for (int c = tree_child(tree, node); c >= 0; c = tree_sibling(tree, c)) {
+    const struct guess_tree *tree = walk->tree;
+    for (int c = guess_tree_child(tree, node); c >= 0; c = guess_tree_sibling(tree, c)) {
         double left = tree_q_left(tree, c);
         double q_c = (double)sparse_prob(tree->q[c], tree->tokens[c]) / left;
         double p_c = tree_residual_prob(rest, tree->tokens[c]);
@@ -36,7 +36,7 @@ static bool visit_children(const struct traversal *walk, int node, int depth, do
     return false;
 }
 
-/* Whether the path to `node` or one that goes on behind it stays, which has probability `scale`
+/* Whether the path to `node` or one that goes on after it stays, which has probability `scale`
  * whatever tokens are below it; if not, its parent goes on with the next child. */
 static bool visit(const struct traversal *walk, int node, int depth, double scale, double *scratch,
                   struct tree_result *result)
@@ -59,7 +59,8 @@ static bool visit(const struct traversal *walk, int node, int depth, double scal
 /* Traversal verification, Weng et al. 2025, arXiv 2505.12398: a leaf stays with
  * min(1, p / q) accumulated along its path; if it does not, it is taken away and its parent's p and
  * scale are what is left. Block verification (arXiv 2403.10444, Algorithm 2) is its chain. */
-struct tree_result tree_accept_traversal(const struct tree *tree, const struct target_row *rows,
+struct tree_result tree_accept_traversal(const struct guess_tree *tree,
+                                         const struct target_row *rows,
                                          const struct rng_address *at, double *scratch)
 {
     const struct traversal walk = {tree, rows, at};

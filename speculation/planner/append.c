@@ -42,7 +42,7 @@ static void go_on(struct appending *a)
     if (a->survival >= least_survival) a->gain = log1p(a->survival / a->tokens);
 }
 
-/* Behind the guesses of the draft. */
+/* After the guesses of the draft. */
 static void begin(struct planner *p, const struct planner_append_lane *lane, struct appending *a)
 {
     struct planner_chain draft = planner_chain_begin(&lane->seq->counts, &p->prior);

@@ -1,4 +1,4 @@
-/* Guesses that are found behind those of the draft (the horizontal cascade of Cascade Speculative
+/* Guesses that are found after those of the draft (the horizontal cascade of Cascade Speculative
  * Drafting: Chen et al. 2023, arXiv 2312.11462): later guesses are committed less often, so they
  * are left to something that costs no pass. Each costs a row of the step. The planner's own
  * (speculation/planner/planner.h); pure arithmetic. */
@@ -7,7 +7,7 @@
 #include "speculation/planner/planner.h"
 
 enum {
-    /* Guesses, at most, that are found behind those of the draft. */
+    /* Guesses, at most, that are found after those of the draft. */
     PLANNER_APPEND_MAX = 8
 };
 
@@ -15,7 +15,7 @@ enum {
 struct planner_append_lane {
     const struct planner_sequence *seq;
     int k;        /* those guesses */
-    int n_known;  /* tokens that were found behind them, as many as there is room for */
+    int n_known;  /* tokens that were found after them, as many as there is room for */
     int evidence; /* for them, as in struct planner_offer */
     int n;        /* out: those that are worth a row */
 };
@@ -32,7 +32,7 @@ struct planner_append_load {
 void planner_append(struct planner *p, struct planner_append_lane *lanes, int n_lanes,
                     const struct planner_append_load *load);
 
-/* Learns that of n found guesses, behind guesses of the draft that all stayed, the first n_accepted
+/* Learns that of n found guesses, after guesses of the draft that all stayed, the first n_accepted
  * stayed, too. Besides planner_observe_lane. */
 void planner_observe_append(struct planner *p, struct planner_sequence *seq, int evidence, int n,
                             int n_accepted);

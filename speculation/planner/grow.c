@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Guesses behind siblings stay more or less often than those of the chain; by how much is learned
+/* Guesses after siblings stay more or less often than those of the chain; by how much is learned
  * over all texts (grow_learn.c). */
 static float behind_sibling(float chance, float shift)
 {
@@ -28,7 +28,7 @@ static void set_chances(struct planner_growing *g, struct planner *p,
     }
 }
 
-/* A guess of the chain has rank 0 at its position, and those behind siblings count their ranks from
+/* A guess of the chain has rank 0 at its position, and those after siblings count their ranks from
  * PLANNER_GROWN on. */
 static bool is_of_chain(const struct planner_node *node)
 {
@@ -43,7 +43,7 @@ static void offer(struct planner_growing *g, struct planner_node node, float bef
     if (node.survival >= PLANNER_LEAST_SURVIVAL) g->next[g->n_next++] = node;
 }
 
-/* Behind the guess that was taken last, and beside it. */
+/* After the guess that was taken last, and beside it. */
 static void offer_behind(struct planner_growing *g, const struct planner_lane *lane)
 {
     int at = g->n_taken - 1, position = g->taken[at].position + 1;
@@ -137,39 +137,34 @@ struct planner_pair planner_grow_take(struct planner_growing *g, const struct pl
 
 /* ---- handing out ---- */
 
-/* The guesses for `position` that are behind siblings, of the first n of a lane. parents: of each
- * of these, what a growth calls it as a parent. */
-static void add_place(const struct planner_growing *g, int n, int position, int8_t *parents,
-                      struct growth *growth)
+/* Adds the guesses for `position` that are after siblings, of the first n of a lane. at: the node
+ * of each of these. */
+static void add_place(const struct planner_growing *g, int n, int position, int *at,
+                      struct guess_tree *tree)
 {
     for (int p = 0; p < n; p++) {
         const struct planner_node *parent = &g->taken[p];
         if (parent->position != position - 1 || is_of_chain(parent)) continue;
         for (int i = p + 1; i < n; i++) {
             if (g->taken[i].parent != p) continue;
-            parents[i] = (int8_t)growth->n;
-            growth->parents[growth->n++] = parents[p];
+            at[i] = guess_tree_add(tree, at[p], GUESS_GROWN, -1, NULL);
         }
     }
 }
 
 /* The tree of the first n guesses of a lane that are less deep than depth. */
 static void hand_out_lane(const struct planner_growing *g, int n, int depth,
-                          struct planner_lane *lane)
+                          struct guess_tree *tree)
 {
-    int8_t parents[PLANNER_NODES_MAX];
+    int at[PLANNER_NODES_MAX];
     for (int i = 0; i < n; i++) {
         const struct planner_node *node = &g->taken[i];
         if (node->position >= depth || node->rank >= PLANNER_GROWN) continue;
-        if (is_of_chain(node)) {
-            lane->k = node->position + 1;
-            continue;
-        }
-        parents[i] = growth_behind(node->position, node->rank - 1);
-        lane->siblings[node->position]++;
+        at[i] = guess_tree_add(tree, node->parent < 0 ? -1 : at[node->parent],
+                               is_of_chain(node) ? GUESS_CHAIN : GUESS_SIBLING, -1, NULL);
     }
     for (int position = 1; position < depth; position++) {
-        add_place(g, n, position, parents, &lane->growth);
+        add_place(g, n, position, at, tree);
     }
 }
 
@@ -182,6 +177,6 @@ void planner_grow_hand_out(const struct planner_growing *growing, const struct p
         n_listed += pairs[i].position < depth ? 1 : 0;
     }
     for (int i = 0; i < PLANNER_LANES_MAX; i++) {
-        if (taken[i] > 0) hand_out_lane(&growing[i], taken[i], depth, &lanes[i]);
+        if (taken[i] > 0) hand_out_lane(&growing[i], taken[i], depth, &lanes[i].tree);
     }
 }

@@ -28,7 +28,7 @@ enum {
     COUNTED_ROUNDS = 100,
     /* Timed rounds of a pair in which probes may cost more. */
     SEARCH_ROUNDS = 1000,
-    /* Rounds after which what is known of reasons for offers, and of guesses behind siblings, fades
+    /* Rounds after which what is known of reasons for offers, and of guesses after siblings, fades
      * a little: where they were too bad to be made, that is looked at again. */
     FADE_ROUNDS = 64
 };

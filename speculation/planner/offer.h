@@ -40,7 +40,6 @@ static inline int planner_drafter_of(const struct planner_offer *offer)
 /* What was found beside guesses of the draft (speculation/planner/branch.h). */
 struct planner_branch {
     struct planner_offer offer; /* that makes its guesses */
-    int n;                      /* guesses, 0 .. DRAFT_MAX; 0: there is no branch */
     float expected;             /* tokens that it is expected to add */
     float value;                /* logarithm of predicted tokens over time: what it promises */
 };

@@ -45,7 +45,7 @@ static struct planner_pair next_sibling(struct planner_order *order,
     return pair;
 }
 
-/* Puts a pair where `at` is empty. Behind the last pair of the heap is one without gain, so that
+/* Puts a pair where `at` is empty. After the last pair of the heap is one without gain, so that
  * the larger child is found without a branch: which one it is cannot be predicted. */
 static void heap_settle(struct planner_order *order, int at, struct planner_pair pair)
 {

@@ -11,7 +11,7 @@ enum { PLANNER_PAIRS_MAX = PLANNER_LANES_MAX * DRAFT_MAX * (1 + SIBLINGS_MAX) };
  * of each lane. */
 struct planner_order {
     struct planner *p;
-    struct planner_growing *growing; /* [lanes]; NULL: nothing is guessed behind siblings */
+    struct planner_growing *growing; /* [lanes]; NULL: nothing is guessed after siblings */
     const struct planner_lane *lanes;
     struct planner_pair pairs[PLANNER_PAIRS_MAX];
     int n_pairs;
@@ -28,7 +28,7 @@ struct planner_order {
 void planner_order_begin(struct planner *p, const struct planner_lane *lanes, int n_lanes,
                          struct planner_order *order);
 
-/* The same with guesses behind siblings where a lane may have them; growing[n_lanes] is kept. */
+/* The same with guesses after siblings where a lane may have them; growing[n_lanes] is kept. */
 void planner_order_begin_growing(struct planner *p, const struct planner_lane *lanes, int n_lanes,
                                  struct planner_growing *growing, struct planner_order *order);
 

@@ -4,7 +4,7 @@
 
 #include "speculation/planner/planner.h"
 
-/* Guess `position` of a lane, or a sibling of it, or a guess behind one: the chance that it is
+/* Guess `position` of a lane, or a sibling of it, or a guess after one: the chance that it is
  * committed, and what that gains. */
 struct planner_pair {
     float gain, survival;
@@ -12,9 +12,9 @@ struct planner_pair {
     float left;
     uint8_t lane;
     int8_t position;
-    int8_t rank; /* 0: the guess itself; 1 .. SIBLINGS_MAX: a sibling; from PLANNER_GROWN on: behind
+    int8_t rank; /* 0: the guess itself; 1 .. SIBLINGS_MAX: a sibling; from PLANNER_GROWN on: after
                     one, the first guess there and its siblings */
-    int8_t rows; /* behind a sibling: that the draft reads more in the pass that makes it */
+    int8_t rows; /* after a sibling: that the draft reads more in the pass that makes it */
 };
 
 enum { PLANNER_GROWN = 1 + SIBLINGS_MAX };
@@ -31,7 +31,7 @@ static inline struct planner_chain planner_lane_chain(struct planner *p,
     return planner_offer_chain(&p->reasons, &lane->seq->trust[lane->offer->finder], lane->offer);
 }
 
-/* How many it may make, one behind the other. */
+/* How many it may make, one after the other. */
 static inline int planner_lane_most(const struct planner_lane *lane)
 {
     int most = lane->offer ? lane->offer->k_max : lane->k_max;

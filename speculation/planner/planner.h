@@ -8,7 +8,7 @@
  *     s(i, j) = alpha_i1 ... alpha_ij    the chance that its guess j is committed
  *
  * A guess may have siblings, further guesses for its position, which add their own chance to be
- * committed (speculation/planner/sibling.h), and behind a sibling there may be further guesses, too
+ * committed (speculation/planner/sibling.h), and after a sibling there may be further guesses, too
  * (speculation/planner/grow.h).
  * For one lane, and for lanes of equal alpha, that is the most tokens per second (Leviathan et al.
  * 2023, section 3.4, with alpha by position and measured times). Pure arithmetic: no clock, no
@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/growth.h"
+#include "base/guess_tree.h"
 #include "base/limits.h"
 #include "speculation/planner/alpha.h"
 #include "speculation/planner/offer.h"
@@ -44,7 +44,7 @@ struct planner {
     struct planner_reasons reasons;
     double stage_unused; /* share of what the draft is expected to guess and does not read ahead */
     struct planner_siblings siblings[PLANNER_DRAFTERS];
-    struct planner_trust grown;  /* of guesses behind siblings, over those of chains */
+    struct planner_trust grown;  /* of guesses after siblings, over those of chains */
     int grow_wait;               /* rounds until they are looked at again */
     uint64_t n_rounds;           /* whose times were taken */
     uint64_t fitted_at;          /* n_rounds at the last fit */
@@ -80,17 +80,18 @@ struct planner_lane {
     /* The chance that guess i of the draft takes no pass of its own, because the first pass reads
      * ahead what the draft is expected to guess (speculation/planner/stage.h); 0 = it takes one. */
     float staged[DRAFT_MAX];
-    int siblings_max;            /* of each guess, 0 .. SIBLINGS_MAX; an offer may know fewer */
-    int nodes_max;               /* guesses and siblings; 0 = as k_max and siblings_max allow */
-    bool grows;                  /* guesses may be made behind siblings of the draft's guesses */
-    int k;                       /* out */
-    uint8_t siblings[DRAFT_MAX]; /* out: of each guess; 0 behind the k-th */
-    struct growth growth;        /* out: guesses behind siblings */
+    int siblings_max; /* of each guess, 0 .. SIBLINGS_MAX; an offer may know fewer */
+    int nodes_max;    /* guesses and siblings; 0 = as k_max and siblings_max allow */
+    bool grows;       /* guesses may be made after siblings of the draft's guesses */
+    /* out: its guesses, without tokens. Those after siblings come in the order in which they are to
+     * be drawn: place by place, those of one parent one after the other. A branch is listed from
+     * the root on, because it is not known yet where it leaves the chain. */
+    struct guess_tree tree;
     /* What was found for this lane. */
     const struct planner_offer *offers; /* [n_offers] */
     int n_offers;
-    const struct planner_offer *offer; /* out: the one that makes the k guesses; NULL: the draft */
-    struct planner_branch branch;      /* out */
+    const struct planner_offer *offer; /* out: the one that makes the guesses; NULL: the draft */
+    struct planner_branch branch;      /* out: of the tree's branch, if it has one */
 };
 
 /* What is in the step already, besides the lanes above with one row each. */
@@ -109,7 +110,7 @@ struct planner_load {
     int n_hidden_rows;
 };
 
-/* Says how many guesses each lane makes, and who makes them: lanes[i].k and lanes[i].offer. All
+/* Says which guesses each lane makes, and who makes them: lanes[i].tree and lanes[i].offer. All
  * lanes draft, or all take what was found for them, or each does what is better for it alone,
  * whichever of the three promises most. A lane whose draft must catch up first is
  * charged with the reading. A few rounds of a new pair are spent on learning, and at most 1 % of
@@ -161,7 +162,7 @@ struct planner_round {
      * read ahead, a row each; the first may have read first_pass_tokens, at least one for each of
      * its lanes, besides those. */
     int n_passes, pass_lanes[DRAFT_MAX + 1], pass_expected[DRAFT_MAX + 1], first_pass_tokens;
-    bool pass_grows[DRAFT_MAX + 1]; /* guesses behind siblings are made: its time is that of no
+    bool pass_grows[DRAFT_MAX + 1]; /* guesses after siblings are made: its time is that of no
                                        number of rows */
     int64_t pass_us[DRAFT_MAX + 1];
     int n_read;      /* tokens of prompts that the draft read besides, ... */
@@ -189,18 +190,17 @@ void planner_observe_offer(struct planner *p, struct planner_sequence *seq,
 void planner_observe_siblings(struct planner *p, struct planner_sequence *seq,
                               const struct planner_offer *offer, int n, int kept);
 
-/* Where a sibling of the draft's guess before `position` stayed, or a guess behind one, and the
- * draft had made n guesses behind it: number `kept` of them stayed; kept = n: none did. */
+/* Where a sibling of the draft's guess before `position` stayed, or a guess after one, and the
+ * draft had made n guesses after it: number `kept` of them stayed; kept = n: none did. */
 void planner_observe_grown(struct planner *p, struct planner_sequence *seq, int position, int n,
                            int kept);
 
 /* Where the guesses for `place` followed the draft's q (speculation/accept/tree_follow.h), and a
- * guess that is not of the chain stayed at the place before: whether one of the `growth` that was
- * planned for this place stayed. Of such a tree k, siblings[k] and growth say how many guesses each
- * place has and not behind which ones they are. */
-void planner_observe_following(struct planner *p, struct planner_sequence *seq, int k,
-                               const uint8_t *siblings, const struct growth *growth, int place,
-                               bool is_kept);
+ * guess that is not of the chain stayed at the place before: whether one of those stayed that were
+ * planned for this place after siblings. Of such a tree the plan says how many guesses each place
+ * has and not which guesses they follow. */
+void planner_observe_following(struct planner *p, struct planner_sequence *seq,
+                               const struct guess_tree *plan, int place, bool is_kept);
 
 /* An offer that was not taken: of its guesses the first n_tested were held against the text, and
  * the first n_right stood in it. So it is known at no cost what an offer would have been worth.

@@ -4,7 +4,6 @@
  * decoding over simulated texts. */
 #include <math.h>
 #include <stddef.h>
-#include <string.h>
 
 #include "base/least.h"
 #include "speculation/planner/branch.h"
@@ -57,7 +56,7 @@ static const double least_price = 0.05;
 /* Ratio: the price of another probe over a plain round, at most: the credit for it comes within 50
  * rounds. */
 static const double soon_price = 0.5;
-/* Logarithm of predicted tokens over time, for each lane: guesses behind siblings must promise this
+/* Logarithm of predicted tokens over time, for each lane: guesses after siblings must promise this
  * much, because where less was promised they were up to 2 % slower than siblings alone
  * (docs/journal/trees.md). */
 static const double grow_value = 0.02;
@@ -255,7 +254,8 @@ static void probe_one(struct planner *p, struct planner_sum sum, struct planner_
     double price_us = sum.us - even_us + planner_catch_up_us(p, lanes[at].n_missed);
     price_us = fmax(price_us, least_price * plain_us);
     if (k > 0 && planner_pay(p, price_us)) {
-        lanes[at].k = k;
+        guess_tree_begin(&lanes[at].tree, 0);
+        guess_tree_plan(&lanes[at].tree, k, GUESS_CHAIN);
         lanes[at].offer = NULL;
         p->planned_us = sum.us;
     }
@@ -280,9 +280,9 @@ static int hand_out_learning(struct planner_lane *lanes, int n_lanes, int k, int
     int n = 0;
     for (int i = 0; i < n_lanes && n < LEARN_LANES && n_pairs > 0; i++) {
         if (lanes[i].n_missed > least(PLANNER_LEARN_MISSED, lanes[i].n_left)) continue;
-        lanes[i].k = most(least(least(k, lanes[i].k_max), n_pairs), 0);
-        n_pairs -= lanes[i].k;
-        n += lanes[i].k > 0 ? 1 : 0;
+        guess_tree_plan(&lanes[i].tree, least(least(k, lanes[i].k_max), n_pairs), GUESS_CHAIN);
+        n_pairs -= lanes[i].tree.n;
+        n += lanes[i].tree.n > 0 ? 1 : 0;
     }
     return n;
 }
@@ -304,10 +304,10 @@ static void hand_out(const struct planner_order *order, const struct choice *cho
     for (int i = 0, n = 0; n < choice->n; i++) {
         const struct planner_pair *pair = &order->pairs[i];
         if (pair->position >= choice->depth) continue;
-        struct planner_lane *lane = &lanes[pair->lane];
+        struct guess_tree *tree = &lanes[pair->lane].tree;
+        int parent = pair->position > 0 ? tree->chain[pair->position - 1] : -1;
+        guess_tree_add(tree, parent, pair->rank > 0 ? GUESS_SIBLING : GUESS_CHAIN, -1, NULL);
         n++;
-        if (pair->rank > 0) lane->siblings[pair->position]++;
-        if (pair->rank == 0) lane->k = pair->position + 1;
     }
 }
 
@@ -348,14 +348,14 @@ static struct choice choose_way(struct planner *p, const struct planner_sum *pla
     return choose_best(plain, order);
 }
 
-/* Whether some lane may guess behind siblings that it has. */
+/* Whether some lane may guess after siblings that it has. */
 static bool may_grow(const struct planner_lane *lanes, int n_lanes)
 {
     for (int i = 0; i < n_lanes; i++) {
         const struct planner_lane *lane = &lanes[i];
         if (!lane->grows || lane->offer) continue;
-        for (int g = 0; g < lane->k && g + 1 < lane->k_max; g++) {
-            if (lane->siblings[g] > 0) return true;
+        for (int g = 0; g < lane->tree.n_chain && g + 1 < lane->k_max; g++) {
+            if (guess_tree_siblings(&lane->tree, g) > 0) return true;
         }
     }
     return false;
@@ -372,17 +372,9 @@ static bool has_grown(const struct planner_order *order, const struct choice *ch
     return false;
 }
 
-static void clear(struct planner_lane *lane)
-{
-    lane->k = 0;
-    lane->branch.n = 0;
-    lane->growth.n = 0;
-    memset(lane->siblings, 0, sizeof lane->siblings);
-}
-
-/* In place of the choice that was handed out one with guesses behind siblings, if that promises
+/* In place of the choice that was handed out one with guesses after siblings, if that promises
  * more than it and the branches beside it. Then no lane has a branch: both are for the case that
- * the chain is wrong. Only where siblings pay this is looked at, because a guess behind one is
+ * the chain is wrong. Only where siblings pay this is looked at, because a guess after one is
  * committed more seldom and costs more; and where that promises too little it is not looked at for
  * some rounds, because looking takes time. */
 static void share_growing(struct planner *p, const struct planner_sum *plain,
@@ -393,7 +385,8 @@ static void share_growing(struct planner *p, const struct planner_sum *plain,
     double search = log1p(grow_us * n_lanes / best->us);
     double least_promised = value_of(plain->base, best) + (grow_value + search) * n_lanes;
     for (int i = 0; i < n_lanes; i++) {
-        least_promised += lanes[i].branch.n > 0 ? (double)lanes[i].branch.value : 0;
+        bool has_branch = guess_tree_count(&lanes[i].tree, GUESS_BRANCH) > 0;
+        least_promised += has_branch ? (double)lanes[i].branch.value : 0;
     }
     planner_order_begin_growing(p, lanes, n_lanes, growing, order);
     struct choice grown = choose_best(plain, order);
@@ -406,7 +399,7 @@ static void share_growing(struct planner *p, const struct planner_sum *plain,
     grown = stay_near(*plain, order, &grown);
     if (value_of(plain->base, &grown) <= least_promised || !has_grown(order, &grown)) return;
     for (int i = 0; i < n_lanes; i++) {
-        clear(&lanes[i]);
+        guess_tree_begin(&lanes[i].tree, 0);
     }
     planner_grow_hand_out(growing, order->pairs, grown.depth, grown.n, lanes);
     p->planned_us = grown.us;
@@ -438,7 +431,7 @@ void planner_share(struct planner *p, struct planner_lane *lanes, int n_lanes,
     int k = 0, n_may = 0;
     planner_refresh(p);
     for (int i = 0; i < n_lanes; i++) {
-        clear(&lanes[i]);
+        guess_tree_begin(&lanes[i].tree, 0);
         lanes[i].offer = NULL;
         n_may += lanes[i].k_max > 0 || lanes[i].n_offers > 0 ? 1 : 0;
     }

@@ -1,7 +1,7 @@
 /* Siblings: further guesses for a position at which a drafter guesses anyway: of the draft model
  * from the same distribution without replacement (SpecInfer, arXiv 2305.09781; Sequoia, arXiv
  * 2402.12374), of a finder what else it has found. They are looked at where the guess was not
- * accepted, and cost a row of the step each and no pass of the draft. What is guessed behind them
+ * accepted, and cost a row of the step each and no pass of the draft. What is guessed after them
  * is chosen by speculation/planner/grow.h. The planner's own (speculation/planner/planner.h); pure
  * arithmetic. */
 #pragma once

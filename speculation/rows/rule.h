@@ -11,7 +11,7 @@ struct row_wish;    /* model/logits/row.h */
 struct sparse_dist; /* model/logits/sampling.h */
 struct target_row;  /* speculation/rows/target_row.h */
 struct target_want;
-struct tree; /* speculation/accept/tree.h */
+struct guess_tree; /* speculation/accept/tree.h */
 struct tree_result;
 
 struct accept_result {
@@ -35,17 +35,18 @@ typedef struct accept_result accept_fn(const struct target_row *rows, const stru
                                        const struct rng_address *at);
 
 /* Acceptance over a tree: a pure function that cannot fail.
- *   rows     [n + 1]  what is known of p at the root, then behind each node; ids of rows[1 + i]
+ *   rows     [n + 1]  what is known of p at the root, then after each node; ids of rows[1 + i]
  *                     hold the supports of the q of i's children (multi_draft_ids)
  *   at                address of the coins of the first position; a node of depth d, the root's
  *                     children having depth 1, has those of at->position + d - 1. The index of its
  *                     coin of acceptance is its number among the nodes of its depth.
  *   scratch  [tree_scratch_count(tree, rows)] */
-typedef struct tree_result tree_accept_fn(const struct tree *tree, const struct target_row *rows,
+typedef struct tree_result tree_accept_fn(const struct guess_tree *tree,
+                                          const struct target_row *rows,
                                           const struct rng_address *at, double *scratch);
 
 /* Whether a guess stays if all before it have, for rules that decide guess by guess: row and q of
- * its position, `at` the address of that position's coins. The rows behind a guess that does not
+ * its position, `at` the address of that position's coins. The rows after a guess that does not
  * stay are not looked at, so nobody needs to make them. */
 typedef bool rule_keep_fn(const struct target_row *row, const struct sparse_dist *q, int32_t guess,
                           const struct rng_address *at);

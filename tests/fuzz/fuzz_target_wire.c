@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/guess_tree.h"
+#include "base/tree_layout.h"
 #include "proto/target_wire.h"
 
 enum { N_VOCAB = 4096, N_SLICES = 4, ARENA_BYTES = 16 << 20, SMALL_ARENA_BYTES = 2048 };
@@ -47,10 +47,10 @@ static void check_trees(const struct step *step)
 {
     for (int i = 0; i < step->n_lanes; i++) {
         const struct step_lane *lane = &step->lanes[i];
-        struct guess_tree tree;
+        struct tree_layout tree;
         struct error err;
         if (!lane->parents) continue;
-        if (guess_tree_init(&tree, lane->parents, lane->n_draft, &err)) abort();
+        if (tree_layout_init(&tree, lane->parents, lane->n_draft, &err)) abort();
         if (lane->n_tails < tree.n_paths - 1 || lane->n_tails > TREE_TAILS_MAX) abort();
         for (int n = 0; n < tree.n_nodes; n++) {
             int first = tree.first_path[n], end = tree.end_path[n];

@@ -7,6 +7,7 @@
 #include "coordinator/draft/model_draft.h"
 #include "speculation/accept/multi_draft.h"
 #include "tests/support/drafter_world.h"
+#include "tests/support/growth.h"
 
 static const struct growth *const no_growth = NULL;
 
@@ -19,23 +20,27 @@ enum { N_WAYS = sizeof ways / sizeof *ways };
 /* siblings: the growth follows q, and these are the chain's of the plan; NULL: it does not. */
 static inline void propose_many(struct bench *b, struct sequence *seq, int k,
                                 const struct growth *growth, const uint8_t *siblings,
-                                const struct end_ids *ends, struct draft *draft,
+                                const struct end_ids *ends, struct draft_view *draft,
                                 struct draft_cost *cost)
 {
-    *draft = (struct draft){.base = seq->n_tokens};
+    struct guess_tree tree, plan;
+    guess_tree_begin(&tree, seq->n_tokens);
+    growth_plan(k, siblings, growth, &plan);
     struct draft_lane lane = {.seq = seq,
                               .k = k,
                               .ends = ends,
-                              .draft = draft,
+                              .draft = &tree,
                               .siblings_max = SIBLINGS_MAX,
-                              .growth = growth,
-                              .siblings = siblings};
+                              .plan = growth ? &plan : NULL,
+                              .follows_q = siblings != NULL};
     drafter_propose(b->drafter, &lane, 1, &b->arena, cost);
+    *draft = view_draft(&tree);
     ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);
 }
 
 static inline void propose(struct bench *b, struct sequence *seq, const struct growth *growth,
-                           const struct end_ids *ends, struct draft *draft, struct draft_cost *cost)
+                           const struct end_ids *ends, struct draft_view *draft,
+                           struct draft_cost *cost)
 {
     propose_many(b, seq, K, growth, NULL, ends, draft, cost);
 }
@@ -47,7 +52,7 @@ static inline void check_equal_q(const struct sparse_dist *a, const struct spars
     ck_assert_int_eq(memcmp(a->p, b->p, (size_t)a->n * sizeof *a->p), 0);
 }
 
-static inline void check_equal_chain(const struct draft *a, const struct draft *b)
+static inline void check_equal_chain(const struct draft_view *a, const struct draft_view *b)
 {
     ck_assert(a->n == b->n && a->is_over == b->is_over);
     for (int i = 0; i < a->n; i++) {
@@ -61,7 +66,7 @@ static inline void check_equal_chain(const struct draft *a, const struct draft *
 }
 
 /* The tokens of the path that ends with a parent; returns how many. */
-static inline int write_path(const struct draft *draft, int parent, int32_t *tokens)
+static inline int write_path(const struct draft_view *draft, int parent, int32_t *tokens)
 {
     if (parent >= 0) {
         int n = write_path(draft, draft->grown.parents[parent], tokens);
@@ -75,9 +80,9 @@ static inline int write_path(const struct draft *draft, int parent, int32_t *tok
 }
 
 /* A draft whose text ends with the path makes the same q, and, but for coins, the same guesses. */
-static inline void check_group(struct bench *b, const struct draft *draft, int first, int coin)
+static inline void check_group(struct bench *b, const struct draft_view *draft, int first, int coin)
 {
-    struct draft fresh;
+    struct draft_view fresh;
     struct draft_cost cost;
     int32_t text[CAPACITY], gone[1 + SIBLINGS_MAX];
     const struct sequence *seq = b->seq;
@@ -140,9 +145,10 @@ enum { N_LANES = 3 };
 /* Lanes of all kinds in one pass: each is what it is alone. growths and siblings: of each, as in
  * propose_many. n_read: tokens that the draft has read afterwards, when it was alone. */
 static inline void check_company(struct bench *b, const struct growth *const *growths,
-                                 const uint8_t *const *siblings, struct draft *alone, int *n_read)
+                                 const uint8_t *const *siblings, struct draft_view *alone,
+                                 int *n_read)
 {
-    struct draft together[N_LANES];
+    struct guess_tree together[N_LANES], plans[N_LANES];
     struct draft_lane lanes[N_LANES];
     struct sequence *seqs[N_LANES];
     struct draft_cost cost;
@@ -153,24 +159,25 @@ static inline void check_company(struct bench *b, const struct growth *const *gr
         propose_many(b, seqs[i], K, growths[i], siblings[i], &no_ends, &alone[i], &cost);
         n_read[i] = seqs[i]->n_draft_kv - seqs[i]->n_tokens;
         seqs[i]->n_draft_kv = 0;
-        together[i] = (struct draft){.base = seqs[i]->n_tokens};
+        guess_tree_begin(&together[i], seqs[i]->n_tokens);
+        growth_plan(K, siblings[i], growths[i], &plans[i]);
         lanes[i] = (struct draft_lane){.seq = seqs[i],
                                        .k = K,
                                        .ends = &no_ends,
                                        .draft = &together[i],
                                        .siblings_max = SIBLINGS_MAX,
-                                       .growth = growths[i],
-                                       .siblings = siblings[i]};
+                                       .plan = growths[i] ? &plans[i] : NULL,
+                                       .follows_q = siblings[i] != NULL};
     }
     drafter_propose(b->drafter, lanes, N_LANES, &b->arena, &cost);
     for (int i = 0; i < N_LANES; i++) {
+        const struct draft_view view = view_draft(&together[i]);
         size_t n = (size_t)alone[i].grown.n;
         ck_assert_int_eq(lanes[i].err.code, 0);
-        check_equal_chain(&alone[i], &together[i]);
-        ck_assert_int_eq(together[i].grown.n, alone[i].grown.n);
-        ck_assert_int_eq(memcmp(together[i].grown.parents, alone[i].grown.parents, n), 0);
-        ck_assert_int_eq(
-            memcmp(together[i].grown_tokens, alone[i].grown_tokens, n * sizeof(int32_t)), 0);
+        check_equal_chain(&alone[i], &view);
+        ck_assert_int_eq(view.grown.n, alone[i].grown.n);
+        ck_assert_int_eq(memcmp(view.grown.parents, alone[i].grown.parents, n), 0);
+        ck_assert_int_eq(memcmp(view.grown_tokens, alone[i].grown_tokens, n * sizeof(int32_t)), 0);
         take_away(b, seqs[i]);
     }
 }

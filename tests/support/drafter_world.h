@@ -81,7 +81,7 @@ static inline void setup(struct bench *b, enum accept_rule rule, float temperatu
 
 /* Guesses in one lane until there are k. */
 static inline void propose_k(struct bench *b, int k, const struct end_ids *ends,
-                             struct draft *draft)
+                             struct guess_tree *draft)
 {
     struct draft_lane lane = {.seq = b->seq, .k = k, .ends = ends, .draft = draft};
     struct draft_cost cost;

@@ -85,13 +85,13 @@ static inline void take_away(struct bench *b, struct sequence *seq)
 
 /* At most k guesses without siblings; returns how many there are. */
 static inline int propose_chain(struct bench *b, struct sequence *seq, int k,
-                                const struct end_ids *ends, struct draft *draft)
+                                const struct end_ids *ends, struct guess_tree *draft)
 {
     struct draft_cost cost;
-    *draft = (struct draft){.base = seq->n_tokens};
+    *draft = (struct guess_tree){.base = seq->n_tokens};
     struct draft_lane lane = {.seq = seq, .k = k, .ends = ends, .draft = draft, .siblings_max = 0};
     arena_reset(&b->arena);
     drafter_propose(b->finder, &lane, 1, &b->arena, &cost);
     ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);
-    return draft->n;
+    return draft->n_chain;
 }

@@ -1,11 +1,11 @@
-/* Trees of a chain with siblings and what grows behind these (base/growth.h) that have so many
+/* Trees of a chain with siblings and what grows after these that have so many
  * guesses for each place, by chance behind whichever guesses of the place before. */
 #pragma once
 
 #include <stdbool.h>
 #include <string.h>
 
-#include "base/growth.h"
+#include "tests/support/growth.h"
 
 /* A chain of k guesses, siblings of them, and what grows behind these. */
 struct growth_shape {
@@ -13,6 +13,15 @@ struct growth_shape {
     uint8_t siblings[DRAFT_MAX];
     struct growth growth;
 };
+
+/* Views a tree, whose guesses after siblings are in the order in which they are drawn. */
+static inline struct growth_shape growth_shape_of(const struct guess_tree *tree)
+{
+    const struct draft_view view = view_draft(tree);
+    struct growth_shape shape = {.k = view.n, .growth = view.grown};
+    memcpy(shape.siblings, view.n_siblings, sizeof shape.siblings);
+    return shape;
+}
 
 /* Guesses beside the chain, by place. */
 static inline void growth_shape_count(int k, const uint8_t *siblings, const struct growth *growth,

@@ -5,35 +5,57 @@
 
 #include <string.h>
 
-#include "coordinator/draft/lane_tree.h"
+#include "base/tree_layout.h"
 #include "coordinator/schedule/plan.h"
+#include "speculation/accept/tree.h"
 #include "speculation/planner/planner.h"
+#include "tests/support/check_util.h"
+
+/* Parts of a plan. */
+static inline int plan_n_append(const struct lane_plan *lane)
+{
+    return guess_tree_count(&lane->tree, GUESS_APPENDED);
+}
+
+static inline int plan_n_branch(const struct lane_plan *lane)
+{
+    return lane->window ? 0 : guess_tree_count(&lane->tree, GUESS_BRANCH);
+}
+
+static inline int plan_n_window(const struct lane_plan *lane)
+{
+    return lane->window ? guess_tree_count(&lane->tree, GUESS_BRANCH) : 0;
+}
+
+static inline int plan_n_grown(const struct lane_plan *lane)
+{
+    return guess_tree_count(&lane->tree, GUESS_GROWN);
+}
+
+static inline int plan_n_siblings(const struct lane_plan *lane)
+{
+    return guess_tree_count(&lane->tree, GUESS_SIBLING);
+}
 
 struct plan_tree {
-    struct draft draft;
-    struct lane_tree tree;
+    struct guess_tree tree;
+    struct tree_layout layout;
     struct tree_result result;
-    struct lane_path path;
+    struct guess_path path;
 };
 
+/* With all of the plan that the lane's drafter makes. */
 static inline void plan_tree_init(struct plan_tree *t, const struct lane_plan *lane)
 {
-    int32_t token = 0;
-    struct draft *draft = &t->draft;
+    struct error err;
     memset(t, 0, sizeof *t);
-    draft->n = lane->k;
-    for (int i = 0; i < lane->k; i++) {
-        draft->tokens[i] = token++;
-        draft->n_siblings[i] = lane->siblings[i];
-        for (int s = 0; s < lane->siblings[i]; s++) {
-            draft->siblings[i][s] = token++;
-        }
+    t->tree = lane->tree;
+    guess_tree_drop(&t->tree, GUESS_APPENDED | GUESS_BRANCH);
+    guess_tree_sort(&t->tree);
+    for (int i = 0; i < t->tree.n; i++) {
+        t->tree.tokens[i] = i;
     }
-    draft->grown = lane->growth;
-    for (int i = 0; i < draft->grown.n; i++) {
-        draft->grown_tokens[i] = token++;
-    }
-    lane_tree_init(&t->tree, draft);
+    CHECK_OK(tree_layout_init(&t->layout, t->tree.parents, t->tree.n, &err));
 }
 
 /* Lets a path stay: of each guess's children, in their order, the first for which the dice say
@@ -41,15 +63,15 @@ static inline void plan_tree_init(struct plan_tree *t, const struct lane_plan *l
 static inline void plan_tree_accept(struct plan_tree *t, int percent, int (*dice)(void *, int),
                                     void *world)
 {
-    const struct tree *guesses = &t->tree.guesses;
+    const struct guess_tree *guesses = &t->tree;
     int chance = percent;
     for (int at = guesses->n > 0 ? 0 : -1; at >= 0;) {
         bool stays = dice(world, 100) < chance;
         if (stays) t->result.path[t->result.n_accepted++] = at;
         chance = stays ? percent : percent * 2 / 3;
-        at = stays ? tree_child(guesses, at) : tree_sibling(guesses, at);
+        at = stays ? guess_tree_child(guesses, at) : guess_tree_sibling(guesses, at);
     }
-    t->path = lane_tree_path(&t->tree, &t->draft, &t->result);
+    t->path = guess_tree_path(&t->tree, t->result.path, t->result.n_accepted);
 }
 
 /* Guesses behind a sibling that stay. */
@@ -59,14 +81,13 @@ static inline int plan_tree_n_grown(const struct plan_tree *t)
     return n > 1 ? n - 1 : 0;
 }
 
-/* The same of a tree that follows q; lane: as it was planned. */
+/* Tells the planner what became of a tree that follows q; lane: as it was planned. */
 static inline void plan_tree_teach_following(const struct plan_tree *t, struct planner *planner,
                                              struct planner_sequence *seq,
                                              const struct lane_plan *lane)
 {
     for (int i = t->path.n_chain; i < t->result.n_accepted && i + 1 < DRAFT_MAX; i++) {
-        planner_observe_following(planner, seq, lane->k, lane->siblings, &lane->growth, i + 1,
-                                  i + 1 < t->result.n_accepted);
+        planner_observe_following(planner, seq, &lane->tree, i + 1, i + 1 < t->result.n_accepted);
     }
 }
 
@@ -86,8 +107,8 @@ static inline void plan_tree_teach(const struct plan_tree *t, struct planner *pl
     }
     for (int i = t->path.n_chain; i < result->n_accepted; i++) {
         int next = i + 1 < result->n_accepted ? result->path[i + 1] : -1, n = 0, kept = -1;
-        int child = tree_child(&t->tree.guesses, result->path[i]);
-        for (; child >= 0; child = tree_sibling(&t->tree.guesses, child)) {
+        int child = guess_tree_child(&t->tree, result->path[i]);
+        for (; child >= 0; child = guess_tree_sibling(&t->tree, child)) {
             if (child == next) kept = n;
             n++;
         }

@@ -41,6 +41,7 @@ struct world {
     struct drafters drafters; /* it, and finders */
     struct planner planner;
     struct scheduler scheduler;
+    struct round_company company; /* of every plan */
     struct round_plan plan;
     struct sequence *active[SEQUENCES_MAX]; /* oldest first */
     struct sequence *waiting[WORLD_SEQUENCES_MAX];
@@ -115,7 +116,7 @@ struct world_job {
     /* As in struct sequence_defaults. */
     int siblings_max;
     bool grows;
-    const struct growth_widths *tree;
+    const struct tree_widths *tree;
     bool follows_q;
 };
 
@@ -284,16 +285,15 @@ static inline int world_k_limit(const struct world *w, const struct sequence *se
 static inline void world_check_growth(const struct world *w, const struct lane_plan *lane)
 {
     const struct sequence *seq = lane->seq;
-    const struct growth *growth = &lane->growth;
-    if (growth->n == 0) return;
-    ck_assert(lane->is_last && lane->k > 0 && lane->tails && lane->drafter == w->drafter);
-    ck_assert(lane->n_append == 0 && lane->branch.n == 0 && (seq->grows || seq->tree));
-    for (int i = 0; i < growth->n; i++) {
-        int parent = growth->parents[i];
-        ck_assert(parent < i && growth_place(growth, i) < world_k_limit(w, seq));
-        if (parent >= 0) continue;
-        ck_assert_int_lt(growth_guess(parent), lane->k);
-        ck_assert_int_lt(growth_sibling(parent), lane->siblings[growth_guess(parent)]);
+    const struct guess_tree *tree = &lane->tree;
+    if (plan_n_grown(lane) == 0) return;
+    ck_assert(lane->is_last && lane_plan_k(lane) > 0 && lane->tails && lane->drafter == w->drafter);
+    ck_assert(plan_n_append(lane) == 0 && plan_n_branch(lane) == 0 && (seq->grows || seq->tree));
+    for (int i = 0; i < tree->n; i++) {
+        int parent = tree->parents[i];
+        if (!(tree->marks[i] & GUESS_GROWN)) continue;
+        ck_assert(parent < i && guess_tree_place(tree, i) < world_k_limit(w, seq));
+        ck_assert(parent >= 0 && tree->marks[parent] & (GUESS_SIBLING | GUESS_GROWN));
     }
 }
 
@@ -301,39 +301,40 @@ static inline void world_check_k(const struct world *w, const struct lane_plan *
 {
     const struct sequence *seq = lane->seq;
     int limit = world_k_limit(w, seq);
-    ck_assert(lane->k >= 0 && lane->k <= limit);
-    ck_assert(lane->k == 0 || lane->is_last);
-    ck_assert(lane->n_append >= 0 && lane->n_append <= w->scheduler.append_max);
-    if (lane->n_append > 0) {
-        ck_assert(lane->k > 0 && lane->k + lane->n_append <= limit);
+    ck_assert(lane_plan_k(lane) >= 0 && lane_plan_k(lane) <= limit);
+    ck_assert(lane_plan_k(lane) == 0 || lane->is_last);
+    ck_assert(plan_n_append(lane) >= 0 && plan_n_append(lane) <= w->scheduler.append_max);
+    if (plan_n_append(lane) > 0) {
+        ck_assert(lane_plan_k(lane) > 0 && lane_plan_k(lane) + plan_n_append(lane) <= limit);
         ck_assert(lane->drafter == w->drafter);
         ck_assert(seq->planner_state.strategy == STRATEGY_PLANNED);
     }
-    if (lane->n_window > 0) {
-        ck_assert(lane->window && lane->n_window <= limit && lane->branch.n == 0 && lane->tails);
+    if (plan_n_window(lane) > 0) {
+        ck_assert(lane->window && plan_n_window(lane) <= limit && plan_n_branch(lane) == 0 &&
+                  lane->tails);
         ck_assert(lane->is_last && seq->planner_state.strategy == STRATEGY_PLANNED);
     }
     world_check_growth(w, lane);
     if (!lane->is_last || seq->planner_state.strategy == STRATEGY_PLANNED) return;
-    bool has_nothing = !w->drafter && lane->k == 0; /* where a finder finds nothing */
-    ck_assert(has_nothing || lane->k == planner_own_k(&seq->planner_state, limit));
+    bool has_nothing = !w->drafter && lane_plan_k(lane) == 0; /* where a finder finds nothing */
+    ck_assert(has_nothing || lane_plan_k(lane) == planner_own_k(&seq->planner_state, limit));
 }
 
 /* Both models have KV for all that the lane may write, before anything is drawn. */
 static inline void world_check_reserved(const struct world *w, const struct lane_plan *lane)
 {
     struct sequence *seq = lane->seq;
-    int n_guesses = most(lane->k + lane->n_append, lane->n_window);
+    int n_guesses = most(lane_plan_k(lane) + plan_n_append(lane), plan_n_window(lane));
     int end = seq->n_target_kv + lane->n_tokens + n_guesses;
     ck_assert(block_table_lacks(&seq->target_blocks, &w->pool, end) == 0);
     for (int i = seq->n_target_kv / WORLD_BLOCK; i * WORLD_BLOCK < end; i++) {
         const struct block *block = &w->pool.blocks[seq->target_blocks.blocks[i]];
         ck_assert(block->n_refs == 1 && !block->serial); /* nobody else reads what it writes */
     }
-    if (lane->k == 0 || lane->drafter != w->drafter) return;
+    if (lane_plan_k(lane) == 0 || lane->drafter != w->drafter) return;
     struct error err;
     const struct draft_kv before = drafter_kv(w->drafter);
-    CHECK_OK(drafter_reserve(w->drafter, seq, seq->n_tokens + lane->k, &err));
+    CHECK_OK(drafter_reserve(w->drafter, seq, seq->n_tokens + lane_plan_k(lane), &err));
     const struct draft_kv after = drafter_kv(w->drafter);
     ck_assert(before.n_free == after.n_free && before.n_cached == after.n_cached);
 }
@@ -415,10 +416,7 @@ static inline void world_check_plan(const struct world *w)
         world_check_lane(w, lane);
         n_committed += lane->n_tokens;
         n_prompt += lane->n_tokens - lane->is_last;
-        int n_guesses = lane->k + lane->n_append + lane->growth.n + lane->branch.n + lane->n_window;
-        for (int g = 0; g < lane->k; g++) {
-            n_guesses += lane->siblings[g];
-        }
+        int n_guesses = lane->tree.n;
         n_tokens += lane->n_tokens + n_guesses;
         n_rows += lane->n_scored + (lane->is_last ? n_guesses + 1 : 0);
     }
@@ -493,7 +491,7 @@ static inline void world_note_idle(struct world *w)
 /* Plans a round over those that have places. */
 static inline void world_plan(struct world *w)
 {
-    scheduler_plan(&w->scheduler, w->active, w->n_active, &w->plan);
+    scheduler_plan(&w->scheduler, w->active, w->n_active, &w->company, &w->plan);
     world_check_plan(w);
     world_check_evictions(w);
     world_requeue(w);
@@ -504,11 +502,11 @@ static inline void world_plan(struct world *w)
 static inline void world_observe_chain(struct world *w, const struct lane_plan *lane, int n_chain)
 {
     struct planner_sequence *state = &lane->seq->planner_state;
-    bool is_drafted = lane->k > 0 && lane->drafter == w->drafter;
-    if (is_drafted || lane->k == 0 || state->strategy != STRATEGY_PLANNED) {
-        planner_observe_lane(&w->planner, state, lane->k, n_chain);
+    bool is_drafted = lane_plan_k(lane) > 0 && lane->drafter == w->drafter;
+    if (is_drafted || lane_plan_k(lane) == 0 || state->strategy != STRATEGY_PLANNED) {
+        planner_observe_lane(&w->planner, state, lane_plan_k(lane), n_chain);
     } else {
-        planner_observe_offer(&w->planner, state, &lane->offer, lane->k, n_chain);
+        planner_observe_offer(&w->planner, state, &lane->offer, lane_plan_k(lane), n_chain);
     }
 }
 
@@ -522,8 +520,8 @@ static inline void world_commit_path(struct world *w, const struct lane_plan *la
     seq->n_blocks_sent = n_blocks_sent;
     if (lane->is_last) {
         int known = seq->n_tokens + n_accepted;
-        bool is_drafted = lane->k > 0 && lane->drafter == w->drafter;
-        if (is_drafted) seq->n_draft_kv = seq->n_tokens + lane->k - 1;
+        bool is_drafted = lane_plan_k(lane) > 0 && lane->drafter == w->drafter;
+        if (is_drafted) seq->n_draft_kv = seq->n_tokens + lane_plan_k(lane) - 1;
         if (seq->n_draft_kv > seq->n_tokens + n_chain) seq->n_draft_kv = seq->n_tokens + n_chain;
         seq->n_target_kv = known;
         world_observe_chain(w, lane, n_chain);
@@ -553,17 +551,16 @@ static inline int world_any_dice(void *w, int n)
 static inline void world_shape(struct world *w, const struct lane_plan *lane,
                                struct lane_plan *shaped)
 {
-    struct growth_shape shape = {.k = lane->k, .growth = lane->growth};
+    struct growth_shape shape = growth_shape_of(&lane->tree);
+    const struct growth planned = shape.growth;
     int counts[DRAFT_MAX];
     *shaped = *lane;
     if (!lane->follows_q) return;
-    memcpy(shape.siblings, lane->siblings, (size_t)lane->k * sizeof *lane->siblings);
     growth_shape_count(shape.k, shape.siblings, &shape.growth, counts);
     growth_shape_any(counts, false, world_any_dice, w, &shape);
-    memcpy(shaped->siblings, shape.siblings, sizeof shaped->siblings);
-    shaped->growth = shape.growth;
-    w->n_shaped += shape.growth.n != lane->growth.n ||
-                   memcmp(shape.growth.parents, lane->growth.parents, (size_t)shape.growth.n) != 0;
+    growth_plan(shape.k, shape.siblings, &shape.growth, &shaped->tree);
+    w->n_shaped += shape.growth.n != planned.n ||
+                   memcmp(shape.growth.parents, planned.parents, (size_t)planned.n) != 0;
 }
 
 /* Commits some path of the lane's tree without its branch, in blocks that were set aside for it. */
@@ -579,15 +576,15 @@ static inline void world_play_tree(struct world *w, struct lane_plan *lane, int 
     plan_tree_accept(&tree, percent, world_any_dice, w);
     int n_accepted = tree.result.n_accepted;
     int last = n_accepted > 0 ? tree.result.path[n_accepted - 1] : -1;
-    int path = last < 0 ? 0 : tree.tree.shape.first_path[last], n_sent = seq->target_blocks.n;
+    int path = last < 0 ? 0 : tree.layout.first_path[last], n_sent = seq->target_blocks.n;
     int n_reserved = lane->tails->n;
     block_tails_release(lane->tails, &w->pool);
-    CHECK_OK(block_tails_reserve(lane->tails, &w->pool, &seq->target_blocks, &tree.tree.shape,
+    CHECK_OK(block_tails_reserve(lane->tails, &w->pool, &seq->target_blocks, &tree.layout,
                                  seq->n_tokens, &err));
     ck_assert_int_le(lane->tails->n, n_reserved);
     int changed = block_tails_accept(lane->tails, &seq->target_blocks, &w->pool, path);
     bool is_planned = seq->planner_state.strategy == STRATEGY_PLANNED;
-    *(is_planned ? &w->n_grown : &w->n_grown_fixed) += lane->growth.n;
+    *(is_planned ? &w->n_grown : &w->n_grown_fixed) += plan_n_grown(lane);
     w->n_grown_kept += plan_tree_n_grown(&tree);
     plan_tree_teach(&tree, &w->planner, &seq->planner_state, offer, lane);
     world_commit_path(w, lane, tree.path.n_chain, n_accepted, least(n_sent, changed));
@@ -596,11 +593,11 @@ static inline void world_play_tree(struct world *w, struct lane_plan *lane, int 
 static inline void world_play_lane(struct world *w, struct lane_plan *lane, int percent)
 {
     int n_accepted = 0;
-    if (lane->k > 0 && lane->tails) {
+    if (lane_plan_k(lane) > 0 && lane->tails) {
         world_play_tree(w, lane, percent);
         return;
     }
-    while (n_accepted < lane->k && world_dice(w, 100) < percent) {
+    while (n_accepted < lane_plan_k(lane) && world_dice(w, 100) < percent) {
         n_accepted++;
     }
     world_commit(w, lane, n_accepted);
@@ -610,19 +607,21 @@ static inline void world_play_lane(struct world *w, struct lane_plan *lane, int 
  * as many tokens again as it makes guesses there, or about so many. */
 static inline void world_count_lane(const struct lane_plan *lane, struct planner_round *round)
 {
-    round->n_rows += lane->n_tokens + lane->k + lane->growth.n;
+    const struct guess_tree *tree = &lane->tree;
+    round->n_rows +=
+        lane->n_tokens + lane_plan_k(lane) + plan_n_grown(lane) + plan_n_siblings(lane);
     round->n_lanes += lane->is_last;
     round->n_prompt += lane->n_tokens - lane->is_last;
-    int n_passes = lane->k;
-    for (int i = 0; i < lane->growth.n; i++) {
-        int place = growth_place(&lane->growth, i);
+    int n_passes = lane_plan_k(lane);
+    for (int i = 0; i < tree->n; i++) {
+        int place = guess_tree_place(tree, i);
+        if (!(tree->marks[i] & GUESS_GROWN)) continue;
         round->pass_expected[place]++;
         round->pass_grows[place] = true;
         n_passes = most(n_passes, place + 1);
     }
     for (int g = 0; g < n_passes; g++) {
         round->pass_lanes[g]++;
-        round->n_rows += g < lane->k ? lane->siblings[g] : 0;
     }
     round->n_passes = most(round->n_passes, n_passes);
 }

@@ -25,7 +25,7 @@ enum { N_SHAPES = sizeof tree_shapes / sizeof *tree_shapes };
 
 /* One tree after n_committed tokens. */
 struct planted {
-    struct guess_tree shape;
+    struct tree_layout shape;
     const int32_t *parents;
     int n_committed;
     int32_t text[TREE_TEXT_MAX]; /* committed tokens, then the guesses */
@@ -39,7 +39,7 @@ static inline void plant(struct planted *p, const struct rig *rig, int shape, in
     while (p->parents[n] >= -1) {
         n++;
     }
-    CHECK_OK(guess_tree_init(&p->shape, p->parents, n, &err));
+    CHECK_OK(tree_layout_init(&p->shape, p->parents, n, &err));
     memcpy(p->text, tokens, (size_t)n_committed * sizeof *tokens);
     for (int i = 0; i < n; i++) {
         p->text[n_committed + i] = (other[0][i] + 13 * n_committed) % rig->n_vocab;
@@ -94,9 +94,9 @@ static inline void accept_path(const struct planted *p, int path, int32_t *table
     int first = p->n_committed / KV_BLOCK_TOKENS;
     memcpy(table, blocks[0], sizeof blocks[0]);
     for (int i = 1; i < path; i++) {
-        tail += guess_tree_tail(&p->shape, i, p->n_committed, KV_BLOCK_TOKENS);
+        tail += tree_layout_tail(&p->shape, i, p->n_committed, KV_BLOCK_TOKENS);
     }
-    int n = guess_tree_tail(&p->shape, path, p->n_committed, KV_BLOCK_TOKENS);
+    int n = tree_layout_tail(&p->shape, path, p->n_committed, KV_BLOCK_TOKENS);
     for (int i = 0; path > 0 && i < n; i++) {
         table[first + i] = tail[i];
     }

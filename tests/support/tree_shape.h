@@ -70,26 +70,6 @@ static inline int tree_shape_parse(const char *text, struct tree_shape *shape, s
                      TREE_NODES_MAX);
 }
 
-static inline void place_below(const struct tree *drawn, int parent, struct tree *tree, int *place)
-{
-    for (int i = parent + 1; i < drawn->n; i++) {
-        if (drawn->parents[i] != parent) continue;
-        int node = place[i] = tree->n++;
-        tree->tokens[node] = drawn->tokens[i];
-        tree->q[node] = drawn->q[i];
-        tree->parents[node] = parent < 0 ? -1 : place[parent];
-        place_below(drawn, i, tree, place);
-    }
-}
-
-/* A tree whose nodes are in the order in which they were drawn (parents before children, siblings
- * in their order), in preorder; place[i] is where node i has come to. */
-static inline void tree_in_preorder(const struct tree *drawn, struct tree *tree, int *place)
-{
-    *tree = (struct tree){.is_independent = drawn->is_independent};
-    place_below(drawn, -1, tree, place);
-}
-
 /* Counts halve in about 700 tests. A depth of which nothing is known is like the one before it, and
  * the first one like a usual draft. */
 static const double FORGET = 0.999, PRIOR_TESTS = 4, PRIOR_FIRST = 0.6, PRIOR_NEXT = 0.25;
@@ -103,13 +83,13 @@ static inline void count(struct tree_ranks *ranks, int depth, int rank, bool is_
 
 /* Counts, at each node of a verified tree's accepted path, the children up to the one that
  * stays. */
-static inline void tree_ranks_observe(struct tree_ranks *ranks, const struct tree *tree,
+static inline void tree_ranks_observe(struct tree_ranks *ranks, const struct guess_tree *tree,
                                       const struct tree_result *result)
 {
     for (int depth = 0; depth <= result->n_accepted; depth++) {
         int node = depth > 0 ? result->path[depth - 1] : -1, rank = 0;
         int kept = depth < result->n_accepted ? result->path[depth] : -1;
-        for (int c = tree_child(tree, node); c >= 0; c = tree_sibling(tree, c)) {
+        for (int c = guess_tree_child(tree, node); c >= 0; c = guess_tree_sibling(tree, c)) {
             count(ranks, depth, rank++, c == kept);
             if (c == kept) break;
         }

@@ -34,7 +34,7 @@ struct tree_plan {
 
 /* A tree and its rows. */
 struct tree_round {
-    struct tree tree;
+    struct guess_tree tree;
     struct rng_address at;
     struct target_row rows[TREE_NODES_MAX + 1];
     int32_t ids[TREE_NODES_MAX + 1][TREE_VOCAB];
@@ -122,14 +122,14 @@ static inline double tree_world_alpha(const struct tree_world *world)
     return sum / TREE_CONTEXTS;
 }
 
-static inline int tree_node_context(const struct tree_world *world, const struct tree *tree,
+static inline int tree_node_context(const struct tree_world *world, const struct guess_tree *tree,
                                     int node, int context)
 {
     return node < 0 ? context : tree_context(world, tree->tokens[node]);
 }
 
 /* Draws node tree->n below `parent`; false: its q is empty, there is none. */
-static inline bool tree_grow(const struct tree_world *world, struct tree *tree, int parent,
+static inline bool tree_grow(const struct tree_world *world, struct guess_tree *tree, int parent,
                              bool is_found, int context, const struct rng_address *at)
 {
     int node = tree->n, n_gone = 0;
@@ -142,7 +142,7 @@ static inline bool tree_grow(const struct tree_world *world, struct tree *tree, 
         if (is_same && !tree->is_independent) gone[n_gone++] = tree->tokens[i];
     }
     struct rng_address here = *at;
-    here.position += (uint32_t)tree_depth(tree, node) - 1;
+    here.position += (uint32_t)guess_tree_depth(tree, node) - 1;
     double u = rng_uniform(&here, RNG_DRAFT, tree_coin_index(tree, node));
     tree->tokens[node] = multi_draft_draw(tree->q[node], gone, n_gone, u);
     tree->n += tree->tokens[node] >= 0;
@@ -159,7 +159,7 @@ static inline void tree_make_row(const struct tree_world *world, struct tree_rou
     int n = multi_draft_ids(&round->tree, node, ids);
     const float *all = world->p[tree_node_context(world, &round->tree, node, context)];
     struct rng_address here = round->at;
-    here.position += (uint32_t)tree_depth(&round->tree, node);
+    here.position += (uint32_t)guess_tree_depth(&round->tree, node);
     double outside = 0, sum = 0, u = rng_uniform(&here, RNG_OUTSIDE, 0);
     for (int i = 0, k = 0; i < world->n_vocab; i++) {
         if (k < n && ids[k] == i) {

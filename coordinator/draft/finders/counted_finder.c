@@ -244,11 +244,11 @@ static void counted_propose(struct drafter *drafter, struct draft_lane *lane, st
     struct place place;
     finder_begin(lane);
     bool goes_on = place_begin(f, lane->seq, &place);
-    while (goes_on && lane->draft->n < lane->k) {
+    while (goes_on && lane->draft->n_chain < lane->k) {
         place_next(f, &place, STORE_NEXT_MAX, &next);
         if (next.n == 0) return;
         if (!counted_is_drawn(lane->seq)) {
-            counted_pick(&next, lane->seq, lane->draft->n, 1 + lane->siblings_max, &guess);
+            counted_pick(&next, lane->seq, lane->draft->n_chain, 1 + lane->siblings_max, &guess);
         } else if (counted_draw(&next, lane, arena, &guess, &lane->err)) {
             return;
         }

@@ -78,7 +78,7 @@ int counted_draw(const struct store_next *next, const struct draft_lane *lane, s
                  struct finder_guess *guess, struct error *err)
 {
     const struct sequence *seq = lane->seq;
-    const struct rng_address at = {seq->seed, (uint32_t)(seq->n_tokens + lane->draft->n),
+    const struct rng_address at = {seq->seed, (uint32_t)(seq->n_tokens + lane->draft->n_chain),
                                    (uint32_t)seq->n_tokens};
     *guess = (struct finder_guess){.n = 0};
     int rc = make_q(next, arena, &guess->q, err);

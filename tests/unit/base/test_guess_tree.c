@@ -1,99 +1,218 @@
 /* ctest: labels=quick libs=base timeout=60 */
-/* Trees of guesses: which paths a guess is in, where paths end, and which orders are refused. */
+/* Trees of guesses: their order, branches, what is dropped of them, and the tree that needs the
+ * most KV blocks of all that have as many guesses for each place. */
+#include "base/guess_tree.h"
+
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "base/guess_tree.h"
+#include "base/tree_layout.h"
 #include "tests/support/check_util.h"
+#include "tests/support/growth_shapes.h"
 
-static struct error err;
-static struct guess_tree tree;
+enum { TREES = 3000, SHAPES = 30 };
 
-START_TEST(the_example_of_the_header)
+static uint32_t dice_state = 11;
+
+static int dice_for(void *context, int n)
 {
-    static const int32_t parents[] = {-1, 0, 1, 0, -1};
-    static const int depth[] = {0, 1, 2, 1, 0}, first[] = {0, 0, 0, 1, 2}, end[] = {2, 1, 1, 2, 3};
-    CHECK_OK(guess_tree_init(&tree, parents, 5, &err));
-    ck_assert_int_eq(tree.n_paths, 3);
-    for (int i = 0; i < 5; i++) {
-        ck_assert_int_eq(tree.depth[i], depth[i]);
-        ck_assert_int_eq(tree.first_path[i], first[i]);
-        ck_assert_int_eq(tree.end_path[i], end[i]);
+    (void)context;
+    dice_state = dice_state * 1664525u + 1013904223u;
+    return (int)((dice_state >> 8) % (uint32_t)n);
+}
+
+static int dice(int n)
+{
+    return dice_for(NULL, n);
+}
+
+static int count_tails(const struct growth_shape *lane, int first, int block_tokens)
+{
+    struct guess_tree tree;
+    struct tree_layout layout;
+    struct error err;
+    growth_plan(lane->k, lane->siblings, &lane->growth, &tree);
+    guess_tree_sort(&tree);
+    CHECK_OK(tree_layout_init(&layout, tree.parents, tree.n, &err));
+    return tree_layout_tails(&layout, first, block_tokens);
+}
+
+static struct growth_shape pack(const struct growth_shape *lane)
+{
+    struct guess_tree plan, packed;
+    growth_plan(lane->k, lane->siblings, &lane->growth, &plan);
+    guess_tree_pack(&plan, &packed);
+    return growth_shape_of(&packed);
+}
+
+/* Places of a lane that has room for TREE_PATHS_MAX - 1 guesses, as some shape can have them. */
+static void any_counts(int k, int *counts)
+{
+    int room = TREE_PATHS_MAX - 1 - k, before = 0;
+    for (int place = 0; place < DRAFT_MAX; place++) {
+        int most = (place < k ? SIBLINGS_MAX : 0) + before * (1 + SIBLINGS_MAX);
+        most = most < room ? most : room;
+        counts[place] = dice(3) ? dice(most + 1) : 0;
+        if (counts[place] > 4 && dice(2)) counts[place] = 1 + dice(4);
+        room -= counts[place];
+        before = counts[place];
     }
-    ck_assert_int_eq(tree.leaf_depth[0], 2);
-    ck_assert_int_eq(tree.leaf_depth[1], 1);
-    ck_assert_int_eq(tree.leaf_depth[2], 0);
-    ck_assert_int_eq(guess_tree_levels(&tree), 3);
-    /* The first guess is at position 14: path 0 reaches position 16, which is in the next block. */
-    ck_assert_int_eq(guess_tree_tail(&tree, 0, 14, 16), 2);
-    ck_assert_int_eq(guess_tree_tail(&tree, 1, 14, 16), 1);
-    ck_assert_int_eq(guess_tree_tails(&tree, 14, 16), 2);
-    ck_assert_int_eq(guess_tree_tails(&tree, 15, 16), 3);
+}
+
+/* Any other shape, with as many guesses or with fewer, and with a chain that has ended before its
+ * time, needs no more blocks, whatever their size and wherever the text ends. The packed one has
+ * all guesses. */
+START_TEST(no_shape_needs_more_blocks_than_the_packed_one)
+{
+    static const int blocks[] = {1, 2, 4, 16};
+    int n_equal = 0, n_less = 0;
+    for (int t = 0; t < TREES; t++) {
+        int counts[DRAFT_MAX], k = 1 + dice(DRAFT_MAX), packed_counts[DRAFT_MAX];
+        struct growth_shape lane = {.k = k};
+        any_counts(k, counts);
+        growth_shape_any(counts, false, dice_for, NULL, &lane);
+        growth_shape_count(lane.k, lane.siblings, &lane.growth, counts);
+        const struct growth_shape packed = pack(&lane);
+        ck_assert_int_eq(packed.k, k);
+        growth_shape_count(packed.k, packed.siblings, &packed.growth, packed_counts);
+        ck_assert_int_eq(memcmp(counts, packed_counts, sizeof counts), 0);
+        for (int s = 0; s < SHAPES; s++) {
+            struct growth_shape other = {.k = s % 3 == 2 ? 1 + dice(k) : k};
+            int block = blocks[dice(4)], first = dice(40);
+            int own[DRAFT_MAX];
+            memcpy(own, counts, sizeof own);
+            for (int i = other.k; i < k; i++) {
+                own[i] -= lane.siblings[i]; /* of guesses that are not made */
+            }
+            growth_shape_any(own, s % 2, dice_for, NULL, &other);
+            int n = count_tails(&other, first, block), most = count_tails(&packed, first, block);
+            ck_assert_msg(n <= most, "tree %d, shape %d: %d blocks, packed %d", t, s, n, most);
+            n_equal += n == most;
+            n_less += n < most;
+        }
+    }
+    printf("%d shapes need as many blocks as the packed one, %d fewer\n", n_equal, n_less);
+    ck_assert(n_equal > TREES && n_less > TREES);
 }
 END_TEST
 
-/* Whether guess i is in a path, by walking up from every leaf. */
-static bool is_on_path(const int32_t *parents, int n, int path, int i)
+/* 2 siblings, 5 guesses and 5: the chain's guess and the first of the others get all they may. */
+START_TEST(the_first_guesses_get_all)
 {
-    int leaf = -1;
-    for (int node = 0, leaves = 0; node < n; node++) {
-        bool is_leaf = node + 1 == n || parents[node + 1] != node;
-        if (is_leaf && leaves++ == path) leaf = node;
-    }
-    while (leaf > i) {
-        leaf = parents[leaf];
-    }
-    return leaf == i;
-}
-
-START_TEST(paths_are_those_of_a_walk_up_from_the_leaves)
-{
-    uint32_t state = 4711;
-    int n_trees = 0;
-    for (int round = 0; round < 2000; round++) {
-        int32_t parents[TREE_NODES_MAX];
-        int n = 1 + round % TREE_NODES_MAX;
-        for (int i = 0; i < n; i++) {
-            parents[i] = i - 1;
-            for (; parents[i] >= 0; parents[i] = parents[parents[i]]) {
-                state = state * 1664525u + 1013904223u;
-                if ((state >> 24) % 5 > (unsigned)(round % 4)) break;
-            }
-        }
-        if (guess_tree_init(&tree, parents, n, &err)) continue; /* too deep or too wide */
-        n_trees++;
-        for (int i = 0; i < n; i++) {
-            for (int path = 0; path < tree.n_paths; path++) {
-                bool is_in = path >= tree.first_path[i] && path < tree.end_path[i];
-                ck_assert_int_eq(is_in, is_on_path(parents, n, path, i));
-            }
-        }
-    }
-    ck_assert_int_gt(n_trees, 500);
+    const struct growth_shape spread = {
+        3, {2, 1, 0}, {.n = 9, .parents = {-1, -1, -2, -2, 0, 1, 2, 3, -4}}};
+    const uint8_t wanted_siblings[] = {2, 3, 3};
+    static const int8_t wanted[] = {-1, -1, -4, -4};
+    const struct growth_shape packed = pack(&spread);
+    ck_assert_int_eq(memcmp(packed.siblings, wanted_siblings, 3), 0);
+    ck_assert_int_eq(packed.growth.n, 4);
+    ck_assert_int_eq(memcmp(packed.growth.parents, wanted, 4), 0);
 }
 END_TEST
 
-START_TEST(other_orders_and_sizes_are_refused)
+static void check_tree(const struct guess_tree *tree, int n, const int32_t *tokens,
+                       const int32_t *parents, const int *marks)
 {
-    static const int32_t early[] = {-1, 0, -1, 1};
-    int32_t chain[DRAFT_MAX + 1], star[TREE_NODES_MAX + 1];
-    for (int i = 0; i <= TREE_NODES_MAX; i++) {
-        star[i] = -1;
-        if (i <= DRAFT_MAX) chain[i] = i - 1;
+    ck_assert_int_eq(tree->n, n);
+    for (int i = 0; i < n; i++) {
+        ck_assert_int_eq(tree->tokens[i], tokens[i]);
+        ck_assert_int_eq(tree->parents[i], parents[i]);
+        ck_assert_int_eq(tree->marks[i], marks[i]);
     }
-    CHECK_ERR(guess_tree_init(&tree, early, 4, &err), ERR_FORMAT,
-              "parents[3] is 1, which is no ancestor of guess 2");
-    ck_assert_int_eq(tree.n_nodes, 0);
-    CHECK_OK(guess_tree_init(&tree, early, 3, &err));
-    CHECK_OK(guess_tree_init(&tree, chain, DRAFT_MAX, &err));
-    CHECK_ERR(guess_tree_init(&tree, chain, DRAFT_MAX + 1, &err), ERR_FORMAT,
-              "guess 16 is number 17 of its path, at most 16 are taken");
-    CHECK_OK(guess_tree_init(&tree, star, TREE_PATHS_MAX, &err));
-    CHECK_ERR(guess_tree_init(&tree, star, TREE_PATHS_MAX + 1, &err), ERR_FORMAT,
-              "guess 32 begins path 33 of the tree");
-    CHECK_ERR(guess_tree_init(&tree, star, TREE_NODES_MAX + 1, &err), ERR_FORMAT,
-              "a tree of 65 guesses, must be 1 to 64");
-    CHECK_ERR(guess_tree_init(&tree, star, 0, &err), ERR_FORMAT, "a tree of 0 guesses");
+    for (int i = 0; i < tree->n_chain; i++) {
+        ck_assert(tree->marks[tree->chain[i]] & GUESS_CHAIN);
+        ck_assert_int_eq(guess_tree_place(tree, tree->chain[i]), i);
+    }
+}
+
+enum { CHAIN = GUESS_CHAIN, SIBLING = GUESS_SIBLING, GROWN = GUESS_GROWN, BRANCH = GUESS_BRANCH };
+
+/* Chain 5 6, siblings 7 and 3 of the first guess, 4 of the second; 8 and 9 after 7, 1 after 9; in
+ * the order in which a draft draws them. */
+static void draw(struct guess_tree *tree)
+{
+    guess_tree_begin(tree, 20);
+    guess_tree_extend(tree, GUESS_STAGED, 5, NULL);
+    guess_tree_add(tree, -1, SIBLING, 7, NULL);
+    guess_tree_add(tree, -1, SIBLING, 3, NULL);
+    guess_tree_add(tree, 1, GROWN, 8, NULL);
+    guess_tree_add(tree, 1, GROWN, 9, NULL);
+    guess_tree_extend(tree, 0, 6, NULL);
+    guess_tree_add(tree, 0, SIBLING, 4, NULL);
+    guess_tree_add(tree, 4, GROWN, 1, NULL);
+}
+
+START_TEST(nodes_are_sorted_depth_first_with_the_chain_at_the_front)
+{
+    static const int32_t tokens[] = {5, 6, 4, 7, 8, 9, 1, 3},
+                         parents[] = {-1, 0, 0, -1, 3, 3, 5, -1};
+    static const int marks[] = {
+        CHAIN | GUESS_STAGED, CHAIN, SIBLING, SIBLING, GROWN, GROWN, GROWN, SIBLING};
+    struct guess_tree tree;
+    int32_t text[DRAFT_MAX];
+    draw(&tree);
+    guess_tree_sort(&tree);
+    check_tree(&tree, 8, tokens, parents, marks);
+    ck_assert(tree.n_chain == 2 && tree.chain[1] == 1 && tree.base == 20);
+    ck_assert_int_eq(guess_tree_siblings(&tree, 0), 2);
+    ck_assert_int_eq(guess_tree_siblings(&tree, 1), 1);
+    ck_assert_int_eq(guess_tree_siblings(&tree, 2), 0);
+    ck_assert(guess_tree_rank(&tree, 7) == 2 && guess_tree_rank(&tree, 5) == 1);
+    ck_assert(guess_tree_text(&tree, 6, text) == 3 && text[0] == 7 && text[1] == 9 && text[2] == 1);
+    ck_assert_int_eq(guess_tree_text(&tree, -1, text), 0);
+    guess_tree_sort(&tree);
+    check_tree(&tree, 8, tokens, parents, marks);
+}
+END_TEST
+
+START_TEST(siblings_keep_their_order_where_there_is_no_chain)
+{
+    struct guess_tree tree = {
+        .n = 6, .tokens = {10, 11, 12, 13, 14, 15}, .parents = {-1, -1, 1, 0, 1, 2}};
+    static const int32_t parents[] = {-1, 0, -1, 2, 3, 2}, tokens[] = {10, 13, 11, 12, 15, 14};
+    static const int marks[6] = {0};
+    guess_tree_sort(&tree);
+    check_tree(&tree, 6, tokens, parents, marks);
+}
+END_TEST
+
+START_TEST(what_is_dropped_leaves_the_rest_as_it_was)
+{
+    static const int32_t tokens[] = {5, 7, 3, 6, 4}, parents[] = {-1, -1, -1, 0, 0};
+    static const int marks[] = {CHAIN | GUESS_STAGED, SIBLING, SIBLING, CHAIN, SIBLING};
+    struct guess_tree tree;
+    draw(&tree);
+    guess_tree_drop(&tree, GROWN | BRANCH);
+    check_tree(&tree, 5, tokens, parents, marks);
+    guess_tree_drop(&tree, SIBLING);
+    ck_assert(tree.n == 2 && tree.n_chain == 2);
+    guess_tree_drop(&tree, CHAIN);
+    ck_assert(tree.n == 0 && tree.n_chain == 0 && tree.base == 20);
+}
+END_TEST
+
+/* The branch goes through guesses that are there already. */
+START_TEST(a_branch_shares_the_guesses_that_it_begins_with)
+{
+    static const struct {
+        int n, n_added, end; /* of the branch; the node with which it ends */
+        int32_t branch[4];
+    } cases[] = {{2, 0, 5, {5, 6}}, {3, 1, 8, {5, 6, 2}}, {2, 1, 8, {5, 2}},
+                 {2, 0, 6, {5, 4}}, {3, 1, 8, {5, 4, 2}}, {2, 2, 9, {2, 2}}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct guess_tree tree;
+        int at = -1;
+        draw(&tree);
+        for (int i = 0; i < cases[c].n; i++) {
+            at = guess_tree_branch(&tree, at, cases[c].branch[i], NULL);
+            ck_assert(tree.marks[at] & BRANCH && tree.tokens[at] == cases[c].branch[i]);
+        }
+        ck_assert_int_eq(tree.n, 8 + cases[c].n_added);
+        ck_assert_int_eq(at, cases[c].end);
+        ck_assert_int_eq(guess_tree_count(&tree, BRANCH), cases[c].n);
+        ck_assert_int_eq(tree.n_chain, 2);
+    }
 }
 END_TEST
 
@@ -101,9 +220,12 @@ int main(void)
 {
     Suite *suite = suite_create("guess_tree");
     TCase *tcase = tcase_create("guess_tree");
-    tcase_add_test(tcase, the_example_of_the_header);
-    tcase_add_test(tcase, paths_are_those_of_a_walk_up_from_the_leaves);
-    tcase_add_test(tcase, other_orders_and_sizes_are_refused);
+    tcase_add_test(tcase, no_shape_needs_more_blocks_than_the_packed_one);
+    tcase_add_test(tcase, the_first_guesses_get_all);
+    tcase_add_test(tcase, nodes_are_sorted_depth_first_with_the_chain_at_the_front);
+    tcase_add_test(tcase, siblings_keep_their_order_where_there_is_no_chain);
+    tcase_add_test(tcase, what_is_dropped_leaves_the_rest_as_it_was);
+    tcase_add_test(tcase, a_branch_shares_the_guesses_that_it_begins_with);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -12,7 +12,7 @@ enum { TOKENS = 16, N_BLOCKS = 90 };
 static struct block_pool pool;
 static struct block_table table;
 static struct block_tails tails;
-static struct guess_tree tree;
+static struct tree_layout tree;
 static struct error err;
 
 static void setup(void)
@@ -48,7 +48,7 @@ static const int32_t parents[] = {-1, 0, 1, 2, 3, 0, 5, -1};
 
 static void reserve_at(int first)
 {
-    CHECK_OK(guess_tree_init(&tree, parents, 8, &err));
+    CHECK_OK(tree_layout_init(&tree, parents, 8, &err));
     CHECK_OK(block_table_reach(&table, &pool, first + tree.leaf_depth[0] + 1, &err));
     CHECK_OK(block_tails_reserve(&tails, &pool, &table, &tree, first, &err));
     expect_each_once();
@@ -97,7 +97,7 @@ END_TEST
 START_TEST(a_longer_tail_makes_the_table_grow)
 {
     static const int32_t short_first[] = {-1, -1, 1, 2};
-    CHECK_OK(guess_tree_init(&tree, short_first, 4, &err));
+    CHECK_OK(tree_layout_init(&tree, short_first, 4, &err));
     CHECK_OK(block_table_reach(&table, &pool, 32, &err));
     CHECK_OK(block_tails_reserve(&tails, &pool, &table, &tree, 31, &err));
     ck_assert_int_eq(tails.n, 2);
@@ -111,7 +111,7 @@ END_TEST
 
 START_TEST(all_tails_or_none)
 {
-    CHECK_OK(guess_tree_init(&tree, parents, 8, &err));
+    CHECK_OK(tree_layout_init(&tree, parents, 8, &err));
     CHECK_OK(block_table_reach(&table, &pool, (N_BLOCKS - 2) * TOKENS, &err));
     CHECK_ERR(block_tails_reserve(&tails, &pool, &table, &tree, 30, &err), ERR_EXHAUSTED,
               "3 KV blocks are wanted for a tree of 3 paths at position 30, 2 can be had");
@@ -137,11 +137,11 @@ START_TEST(rounds_of_a_long_text)
                 random[i] = random[random[i]];
             }
         }
-        if (guess_tree_init(&tree, random, n, &err)) continue;
+        if (tree_layout_init(&tree, random, n, &err)) continue;
         block_table_release(&table, &pool);
         CHECK_OK(block_table_reach(&table, &pool, n_tokens + tree.leaf_depth[0] + 1, &err));
         CHECK_OK(block_tails_reserve(&tails, &pool, &table, &tree, n_tokens, &err));
-        ck_assert_int_eq(tails.n, guess_tree_tails(&tree, n_tokens, TOKENS));
+        ck_assert_int_eq(tails.n, tree_layout_tails(&tree, n_tokens, TOKENS));
         expect_each_once();
         int path = rand() % tree.n_paths, had = table.n;
         int32_t first = path ? tails.blocks[tails.ends[path - 1]] : -1;

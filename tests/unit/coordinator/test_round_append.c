@@ -10,9 +10,21 @@ static struct round r;
 static struct round_lane *add_lane(int n_tokens, int n_guesses)
 {
     struct round_lane *lane = &r.lanes[r.n_lanes++];
-    *lane = (struct round_lane){.plan = {.n_tokens = n_tokens, .k = n_guesses, .is_last = true},
-                                .draft.n = n_guesses};
+    *lane = (struct round_lane){.plan = {.n_tokens = n_tokens, .is_last = true}};
+    guess_tree_plan(&lane->plan.tree, n_guesses, GUESS_CHAIN);
+    for (int i = 0; i < n_guesses; i++) {
+        guess_tree_extend(&lane->draft, 0, 100 + i, NULL);
+    }
     return lane;
+}
+
+/* Plans siblings of the guess for a place, which is the chain's. */
+static void plan_siblings(struct round_lane *lane, int place, int n)
+{
+    struct guess_tree *tree = &lane->plan.tree;
+    for (; n > 0; n--) {
+        guess_tree_add(tree, place > 0 ? tree->chain[place - 1] : -1, GUESS_SIBLING, -1, NULL);
+    }
 }
 
 static void begin(void)
@@ -46,11 +58,16 @@ START_TEST(siblings_branches_and_windows_have_rows)
     begin();
     struct round_lane *siblings = add_lane(1, 3), *branch = add_lane(1, 3),
                       *window = add_lane(1, 2);
-    siblings->plan.siblings[0] = 2;
-    siblings->plan.siblings[2] = 1;
-    siblings->draft.grown.n = 5; /* behind them */
-    branch->plan.branch.n = 7;
-    window->plan.n_window = 8;
+    static const struct drafter finder;
+    plan_siblings(siblings, 0, 2);
+    plan_siblings(siblings, 2, 1);
+    int sibling = guess_tree_add(&siblings->draft, -1, GUESS_SIBLING, 200, NULL);
+    for (int i = 0; i < 5; i++) {
+        guess_tree_add(&siblings->draft, sibling, GUESS_GROWN, 201 + i, NULL);
+    }
+    guess_tree_plan(&branch->plan.tree, 7, GUESS_BRANCH);
+    guess_tree_plan(&window->plan.tree, 8, GUESS_BRANCH);
+    window->plan.window = &finder;
     siblings->plan.tails = branch->plan.tails = window->plan.tails = &r.plan.tails[0];
     expect_rows(N_PROMPT + 5 + (4 + 3 + 5) + (4 + 7) + (3 + 8));
 }
@@ -62,11 +79,12 @@ START_TEST(what_the_step_will_not_have_does_not_count)
 {
     begin();
     struct round_lane *without = add_lane(1, 3), *few = add_lane(1, 1), *none = add_lane(1, 0);
-    without->plan.siblings[0] = 3;
-    without->plan.branch.n = without->plan.n_window = 5;
-    few->plan.siblings[0] = 1;
-    few->plan.siblings[1] = 3;
-    none->plan.branch.n = 7;
+    plan_siblings(without, 0, 3);
+    guess_tree_plan(&without->plan.tree, 5, GUESS_BRANCH);
+    guess_tree_plan(&few->plan.tree, 1, GUESS_CHAIN);
+    plan_siblings(few, 0, 1);
+    plan_siblings(few, 1, 3);
+    guess_tree_plan(&none->plan.tree, 7, GUESS_BRANCH);
     few->plan.tails = none->plan.tails = &r.plan.tails[0];
     expect_rows(N_PROMPT + 5 + 4 + (2 + 1) + 1);
 }

@@ -8,6 +8,7 @@
 #include "coordinator/draft/finder.h"
 #include "coordinator/round/round.h"
 #include "tests/support/drafter_world.h"
+#include "tests/support/growth.h"
 
 enum { SESSION, STORE, LOOKAHEAD, PREDICTED, MOST = 6, NODES = 1 + TREE_NODES_MAX };
 
@@ -282,7 +283,6 @@ static struct halves halves;
 static struct appended appended;
 static struct round_tools tools;
 static struct round r;
-static struct lane_tree tree;
 static struct target_row rows[NODES];
 static int32_t said[NODES];
 static int32_t blocks[MOST]; /* of the text, as they must be after the round */
@@ -339,13 +339,16 @@ static void close_round(void)
     teardown(&b);
 }
 
-/* The chain with its siblings, and the branch, with one-hot q's as finders make them. */
-static void make_draft(const struct case_ *c, struct draft *draft)
+/* The chain with its siblings, what grew after these, and the branch, with one-hot q's as finders
+ * make them. */
+static void make_draft(const struct case_ *c, struct guess_tree *draft)
 {
-    struct draft branch = {.base = N_PROMPT};
+    static struct sparse_dist q[MOST];
+    static const float one = 1;
+    struct guess_tree branch = {.base = N_PROMPT};
     struct finder_guess guesses[MOST] = {{0}};
     struct draft_lane lane = {.seq = b.seq, .k = MOST, .ends = &no_ends, .draft = &branch};
-    int n = length(c->chain);
+    int n = length(c->chain), grown[MOST];
     for (int i = 0; i < length(c->branch); i++) {
         guesses[i] = (struct finder_guess){.n = 1, .tokens = {c->branch[i]}};
     }
@@ -356,46 +359,51 @@ static void make_draft(const struct case_ *c, struct draft *draft)
     for (int i = 0; i < length(c->siblings); i++) {
         guesses[c->place].tokens[guesses[c->place].n++] = c->siblings[i];
     }
-    *draft = (struct draft){.base = N_PROMPT, .n_branch = branch.n};
-    memcpy(draft->branch, branch.tokens, sizeof draft->branch);
-    memcpy(draft->branch_q, branch.q, sizeof draft->branch_q);
+    guess_tree_begin(draft, N_PROMPT);
     lane.draft = draft;
     lane.siblings_max = SIBLINGS_MAX;
     finder_take(&lane, guesses, n, &r.arena);
-    ck_assert_int_eq(draft->n, n);
-    draft->n_appended = c->n_appended;
-    draft->grown.n = length(c->grown);
-    for (int i = 0; i < draft->grown.n; i++) {
-        static float one = 1;
-        draft->grown.parents[i] = c->parents[i];
-        draft->grown_tokens[i] = c->grown[i];
-        draft->grown_q[i] = (struct sparse_dist){1, &draft->grown_tokens[i], &one};
+    ck_assert_int_eq(draft->n_chain, n);
+    for (int i = n - c->n_appended; i < n; i++) {
+        draft->marks[draft->chain[i]] |= GUESS_APPENDED;
     }
+    for (int i = 0; i < length(c->grown); i++) {
+        int name = c->parents[i];
+        int parent =
+            name >= 0 ? grown[name] : draft->chain[growth_guess(name)] + 1 + growth_sibling(name);
+        q[i] =
+            (struct sparse_dist){1, (int32_t *)(uintptr_t)&c->grown[i], (float *)(uintptr_t)&one};
+        grown[i] = guess_tree_add(draft, parent, GUESS_GROWN, c->grown[i], &q[i]);
+    }
+    for (int i = 0, at = -1; i < branch.n; i++) {
+        at = guess_tree_branch(draft, at, branch.tokens[i], branch.q[i]);
+    }
+    guess_tree_sort(draft);
 }
 
 static void make_plan(const struct case_ *c, struct lane_plan *plan)
 {
-    int n = length(c->chain), n_branch = length(c->branch);
+    int n = length(c->chain);
     struct drafter *made = c->finder < 0 ? b.drafters.model : b.drafters.finders[c->finder];
-    *plan = (struct lane_plan){.seq = b.seq,
-                               .n_tokens = 1,
-                               .k = n - c->n_appended,
-                               .n_append = c->n_appended,
-                               .drafter = n > 0 ? made : NULL,
-                               .is_last = true};
+    *plan = (struct lane_plan){
+        .seq = b.seq, .n_tokens = 1, .drafter = n > 0 ? made : NULL, .is_last = true};
     plan->follows_q = c->n_planned > 0;
     b.seq->planner_state.strategy =
         plan->follows_q && !c->is_fixed ? STRATEGY_PLANNED : STRATEGY_FIXED;
-    for (int i = 0; i < c->n_planned; i++) {
-        plan->siblings[0] = (uint8_t)length(c->siblings);
-        plan->growth.parents[plan->growth.n++] = growth_behind(0, 0);
+    guess_tree_plan(&plan->tree, n - c->n_appended, GUESS_CHAIN);
+    guess_tree_plan(&plan->tree, c->n_appended, GUESS_CHAIN | GUESS_APPENDED);
+    for (int i = 0; c->n_planned > 0 && i < length(c->siblings); i++) {
+        guess_tree_add(&plan->tree, -1, GUESS_SIBLING, -1, NULL);
     }
+    for (int i = 0; i < c->n_planned; i++) {
+        guess_tree_add(&plan->tree, n, GUESS_GROWN, -1, NULL); /* after the first sibling */
+    }
+    guess_tree_plan(&plan->tree, length(c->branch), GUESS_BRANCH);
     if (c->has_window) {
         plan->window = b.drafters.finders[LOOKAHEAD];
-        plan->n_window = n_branch;
     } else {
-        plan->branch = (struct planner_branch){
-            .offer = {.finder = c->is_predicted ? PREDICTED : STORE}, .n = n_branch};
+        plan->branch =
+            (struct planner_branch){.offer = {.finder = c->is_predicted ? PREDICTED : STORE}};
     }
 }
 
@@ -407,19 +415,17 @@ static void make_step(const struct case_ *c, struct round_lane *lane)
     static const struct error *no_errors[1];
     struct sequence *seq = b.seq;
     struct error err;
-    bool is_tree = lane_tree_siblings(&lane->draft) > 0 || lane->draft.n_branch > 0;
-    int end = seq->n_tokens + MOST, n = lane->draft.n;
+    const struct guess_tree *draft = &lane->draft;
+    int end = seq->n_tokens + MOST;
     CHECK_OK(block_table_reach(&seq->target_blocks, &b.target_pool, end, &err));
-    if (is_tree) {
-        lane->tree = &tree;
-        lane_tree_init(&tree, &lane->draft);
-        n = tree.guesses.n;
+    if (draft->n > draft->n_chain) {
+        CHECK_OK(tree_layout_init(&lane->layout, draft->parents, draft->n, &err));
         lane->plan.tails = &r.plan.tails[0];
         CHECK_OK(block_tails_reserve(lane->plan.tails, &b.target_pool, &seq->target_blocks,
-                                     &tree.shape, seq->n_tokens, &err));
+                                     &lane->layout, seq->n_tokens, &err));
     }
-    for (int i = 0; i <= n; i++) {
-        int place = i == 0 ? 0 : is_tree ? tree.shape.depth[i - 1] + 1 : i;
+    for (int i = 0; i <= draft->n; i++) {
+        int place = guess_tree_depth(draft, i - 1);
         said[i] = place < length(c->said) ? c->said[place] : 8;
         rows[i] = (struct target_row){.n = 1, .ids = &said[i], .p = &one, .outside_id = -1};
     }
@@ -427,16 +433,15 @@ static void make_step(const struct case_ *c, struct round_lane *lane)
 }
 
 /* The guess with which the path that stays ends; -1: none stays. */
-static int last_kept(const struct case_ *c)
+static int last_kept(const struct case_ *c, const struct guess_tree *tree)
 {
     int last = -1;
-    for (int i = 0, at = 0; i < length(c->said) && at < tree.guesses.n; i++) {
+    for (int i = 0, at = 0; i < length(c->said) && at < tree->n; i++) {
         at = last + 1;
-        while (at < tree.guesses.n &&
-               (tree.guesses.parents[at] != last || tree.guesses.tokens[at] != c->said[i])) {
+        while (at < tree->n && (tree->parents[at] != last || tree->tokens[at] != c->said[i])) {
             at++;
         }
-        if (at < tree.guesses.n) last = at;
+        if (at < tree->n) last = at;
     }
     return last;
 }
@@ -447,12 +452,12 @@ static void expect_blocks(const struct case_ *c, const struct round_lane *lane)
 {
     const struct block_table *table = &b.seq->target_blocks;
     const struct block_tails *tails = lane->plan.tails;
-    int path = 0, last = tails ? last_kept(c) : -1;
+    int path = 0, last = tails ? last_kept(c, &lane->draft) : -1;
     ck_assert_int_le(table->n, MOST);
     memcpy(blocks, table->blocks, (size_t)table->n * sizeof *blocks);
     n_sent = table->n;
     for (int i = 0; i < last; i++) {
-        path += tree.guesses.parents[i + 1] != i ? 1 : 0;
+        path += lane->draft.parents[i + 1] != i ? 1 : 0;
     }
     if (path == 0) return;
     n_sent = N_PROMPT / b.target_pool.block_tokens;
@@ -484,7 +489,7 @@ static void prepare(const struct case_ *c)
     make_draft(c, &lane->draft);
     make_step(c, lane);
     expect_blocks(c, lane);
-    b.seq->n_draft_kv = N_PROMPT + lane->draft.n; /* the draft has read its whole chain */
+    b.seq->n_draft_kv = N_PROMPT + lane->draft.n_chain; /* the draft has read its whole chain */
 }
 
 /* What round_run does with a lane whose answer is there. */

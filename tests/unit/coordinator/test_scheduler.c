@@ -44,7 +44,7 @@ START_TEST(lanes_with_a_fixed_k_take_turns_in_a_full_step)
         for (int i = 0; i < N; i++) {
             const struct lane_plan *lane = world_lane(&w, w.active[i]);
             if (lane) {
-                ck_assert_int_eq(lane->k, FIXED);
+                ck_assert_int_eq(lane_plan_k(lane), FIXED);
                 last[i] = round;
             }
             ck_assert(round - last[i] <= TURN);
@@ -107,8 +107,8 @@ START_TEST(appended_guesses_have_what_others_leave_of_the_step)
             plan_now();
             ck_assert_int_eq(w.plan.n_lanes, 4);
             for (int l = 0; l < 4; l++) {
-                n_guesses += w.plan.lanes[l].k;
-                n_append += w.plan.lanes[l].n_append;
+                n_guesses += lane_plan_k(&w.plan.lanes[l]);
+                n_append += plan_n_append(&w.plan.lanes[l]);
             }
             int most = least(4 * append_max, 40 - 4 - n_guesses);
             ck_assert_int_gt(n_guesses, 0);
@@ -133,11 +133,11 @@ static int record_ks(enum strategy strategy, int n_others, int *ks, int n_max)
         plan_now();
         const struct lane_plan *lane = world_lane(&w, seq);
         if (lane && lane->is_last) {
-            ks[n] = lane->k;
+            ks[n] = lane_plan_k(lane);
             int n_accepted = n * 7 % 5; /* what the target says does not depend on company */
             for (int i = 0; i < w.plan.n_lanes; i++) {
                 bool is_it = w.plan.lanes[i].seq == seq;
-                int k = w.plan.lanes[i].k;
+                int k = lane_plan_k(&w.plan.lanes[i]);
                 world_commit(&w, &w.plan.lanes[i], is_it ? least(n_accepted, k) : 0);
             }
             w.plan.n_lanes = 0;
@@ -235,7 +235,7 @@ START_TEST(a_planned_lane_loses_its_guesses_before_anybody_its_place)
     seq->n_draft_kv = seq->n_tokens - 1;
     teach_that_guesses_pay(&w.planner, &seq->planner_state);
     plan_now();
-    ck_assert_int_gt(world_lane(&w, seq)->k, 0); /* where there are blocks, it guesses */
+    ck_assert_int_gt(lane_plan_k(world_lane(&w, seq)), 0); /* where there are blocks, it guesses */
     ck_assert_int_eq(w.n_evictions, 0);
     world_play(&w, NONE_STAYS);
     world_close(&w);
@@ -252,7 +252,7 @@ START_TEST(a_planned_lane_loses_its_guesses_before_anybody_its_place)
     seq->n_draft_kv = seq->n_tokens - 1;
     teach_that_guesses_pay(&w.planner, &seq->planner_state);
     plan_now(); /* both have two full blocks, and there is no other */
-    ck_assert(world_lane(&w, seq) && world_lane(&w, seq)->k == 0);
+    ck_assert(world_lane(&w, seq) && lane_plan_k(world_lane(&w, seq)) == 0);
     ck_assert(world_lane(&w, other) && w.n_evictions == 0);
     world_close(&w);
 }

@@ -227,8 +227,8 @@ START_TEST(behind_a_long_prompt_the_first_token_comes_plainly)
     struct sequence *prompt = add(FIRST_GUESS_TOKENS + 1, 50, STRATEGY_FIXED, 4);
     teach_steps(10000, 250);
     plan_now();
-    ck_assert(world_lane(&w, brief)->is_last && world_lane(&w, brief)->k == 4);
-    ck_assert(world_lane(&w, prompt)->is_last && world_lane(&w, prompt)->k == 0);
+    ck_assert(world_lane(&w, brief)->is_last && lane_plan_k(world_lane(&w, brief)) == 4);
+    ck_assert(world_lane(&w, prompt)->is_last && lane_plan_k(world_lane(&w, prompt)) == 0);
     ck_assert_int_eq(w.plan.n_readings, 0); /* it does not wait for the draft */
     world_play(&w, NONE_STAYS);
     plan_now();
@@ -236,7 +236,7 @@ START_TEST(behind_a_long_prompt_the_first_token_comes_plainly)
     ck_assert_ptr_eq(w.plan.readings[0].seq, prompt);
     world_play(&w, NONE_STAYS);
     plan_now();
-    ck_assert_int_eq(world_lane(&w, prompt)->k, 4);
+    ck_assert_int_eq(lane_plan_k(world_lane(&w, prompt)), 4);
     world_close(&w);
 }
 END_TEST
@@ -259,7 +259,7 @@ START_TEST(a_fixed_k_waits_until_the_draft_has_caught_up)
         forget_times();
         plan_now();
         n_waited += !world_lane(&w, seq);
-        ck_assert(!world_lane(&w, seq) || world_lane(&w, seq)->k == 4);
+        ck_assert(!world_lane(&w, seq) || lane_plan_k(world_lane(&w, seq)) == 4);
         ck_assert(w.plan.n_lanes >= 2); /* the others do not wait */
         world_play(&w, NONE_STAYS);
         ck_assert_int_lt(++n_rounds, 40);

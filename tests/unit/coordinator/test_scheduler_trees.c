@@ -27,7 +27,7 @@ static struct sequence *plan_window(int n_blocks)
     ck_assert_int_eq(seq->target_blocks.n, 1);
     plan_now();
     ck_assert_int_eq(w.plan.n_lanes, 1);
-    ck_assert_int_eq(w.plan.lanes[0].k, 2);
+    ck_assert_int_eq(lane_plan_k(&w.plan.lanes[0]), 2);
     return seq;
 }
 
@@ -36,7 +36,7 @@ START_TEST(a_window_gets_all_its_blocks)
 {
     struct sequence *seq = plan_window(4);
     struct lane_plan *lane = &w.plan.lanes[0];
-    ck_assert_int_eq(lane->n_window, 8);
+    ck_assert_int_eq(plan_n_window(lane), 8);
     ck_assert_int_eq(seq->target_blocks.n, 2);
     ck_assert(lane->tails && lane->tails->n == 2);
     block_tails_release(lane->tails, &w.pool);
@@ -49,7 +49,7 @@ START_TEST(a_window_that_lacks_a_block_takes_none)
     for (int n_blocks = 1; n_blocks < 4; n_blocks++) {
         struct sequence *seq = plan_window(n_blocks);
         const struct lane_plan *lane = &w.plan.lanes[0];
-        ck_assert_int_eq(lane->n_window, 0);
+        ck_assert_int_eq(plan_n_window(lane), 0);
         ck_assert_ptr_null(lane->tails);
         ck_assert_int_eq(seq->target_blocks.n, 1);
         ck_assert_int_eq(block_pool_room(&w.pool), n_blocks - 1);
@@ -80,26 +80,16 @@ static const struct lane_plan *plan_growth(int n_blocks, bool follows_q)
     return &w.plan.lanes[0];
 }
 
-static int count_siblings(const struct lane_plan *lane)
-{
-    int n = 0;
-    for (int i = 0; i < lane->k; i++) {
-        n += lane->siblings[i];
-    }
-    return n;
-}
-
 /* The blocks of the largest tree that a lane's guesses can be. */
 static int count_most_tails(const struct lane_plan *lane)
 {
-    struct growth_shape packed = {.k = lane->k};
-    struct guess_tree tree;
+    struct guess_tree packed;
+    struct tree_layout layout;
     struct error err;
-    int32_t parents[TREE_NODES_MAX];
-    growth_pack(lane->k, lane->siblings, &lane->growth, packed.siblings, &packed.growth);
-    int n = lane_tree_parents(lane->k, packed.siblings, &packed.growth, 0, parents);
-    CHECK_OK(guess_tree_init(&tree, parents, n, &err));
-    return guess_tree_tails(&tree, lane->seq->n_tokens, WORLD_BLOCK);
+    guess_tree_pack(&lane->tree, &packed);
+    guess_tree_sort(&packed);
+    CHECK_OK(tree_layout_init(&layout, packed.parents, packed.n, &err));
+    return tree_layout_tails(&layout, lane->seq->n_tokens, WORLD_BLOCK);
 }
 
 /* With fewer and fewer blocks a plan loses first that its tree follows q, which may need more of
@@ -110,16 +100,17 @@ START_TEST(what_is_behind_siblings_gives_way_first)
     bool has_seen_planned = false, has_seen_siblings = false, has_seen_chain = false;
     for (int n_blocks = 64; n_blocks > 1; n_blocks--) {
         const struct lane_plan *lane = plan_growth(n_blocks, _i > 0);
-        int n_siblings = count_siblings(lane);
-        bool grows = lane->growth.n > 0;
-        ck_assert_int_gt(lane->k, 0);
+        int n_siblings = plan_n_siblings(lane);
+        bool grows = plan_n_grown(lane) > 0;
+        ck_assert_int_gt(lane_plan_k(lane), 0);
         ck_assert_int_eq(lane->tails != NULL, n_siblings > 0);
         ck_assert(n_siblings > 0 || !grows);
         ck_assert(n_blocks < 64 || (grows && lane->follows_q == (_i > 0)));
         ck_assert(!grows || !has_seen_siblings);
         ck_assert(n_siblings == 0 || !has_seen_chain);
-        ck_assert(!grows || lane->k + n_siblings + lane->growth.n < TREE_PATHS_MAX);
-        ck_assert(!grows || (lane->branch.n == 0 && lane->n_append == 0 && lane->n_window == 0));
+        ck_assert(!grows || lane_plan_k(lane) + n_siblings + plan_n_grown(lane) < TREE_PATHS_MAX);
+        ck_assert(!grows || (plan_n_branch(lane) == 0 && plan_n_append(lane) == 0 &&
+                             plan_n_window(lane) == 0));
         ck_assert(!lane->follows_q || (grows && !has_seen_planned));
         has_seen_planned |= grows && !lane->follows_q;
         has_seen_siblings |= n_siblings > 0 && !grows;
@@ -138,12 +129,12 @@ END_TEST
 START_TEST(guesses_made_ahead_have_none_behind_their_siblings)
 {
     const struct lane_plan *lane = plan_growth(64, _i > 0);
-    ck_assert_int_gt(lane->growth.n, 0);
+    ck_assert_int_gt(plan_n_grown(lane), 0);
     block_tails_release(lane->tails, &w.pool);
-    w.scheduler.n_ahead = 1;
+    w.company.n_ahead = 1;
     plan_now();
     lane = &w.plan.lanes[0];
-    ck_assert(lane->k > 0 && count_siblings(lane) > 0 && lane->growth.n == 0);
+    ck_assert(lane_plan_k(lane) > 0 && plan_n_siblings(lane) > 0 && plan_n_grown(lane) == 0);
     block_tails_release(lane->tails, &w.pool);
     world_close(&w);
 }
@@ -152,7 +143,7 @@ END_TEST
 /* A text with a K of its own and the tree 3,2,1 in a step of so many rows. */
 static const struct lane_plan *plan_fixed(int n_rows, int k)
 {
-    static const struct growth_widths tree = {3, {3, 2, 1}};
+    static const struct tree_widths tree = {3, {3, 2, 1}};
     const struct world_options options = {64, n_rows, 64, 64, 4};
     world_open(&w, &options);
     struct sequence *seq = add(N_PROMPT, 100, STRATEGY_FIXED, k);
@@ -162,7 +153,7 @@ static const struct lane_plan *plan_fixed(int n_rows, int k)
     world_commit(&w, &w.plan.lanes[0], 0);
     plan_now();
     ck_assert_int_eq(w.plan.n_lanes, 1);
-    ck_assert_int_eq(w.plan.lanes[0].k, k);
+    ck_assert_int_eq(lane_plan_k(&w.plan.lanes[0]), k);
     return &w.plan.lanes[0];
 }
 
@@ -174,8 +165,8 @@ START_TEST(a_tree_of_its_own_is_all_there_or_not_at_all)
     } cases[] = {{16, 3, 3, 9}, {15, 3, 0, 0}, {64, 2, 3, 4}, {64, 1, 2, 0}, {18, 5, 3, 9}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct lane_plan *lane = plan_fixed(cases[i].n_rows, cases[i].k);
-        ck_assert_int_eq(count_siblings(lane), cases[i].n_siblings);
-        ck_assert_int_eq(lane->growth.n, cases[i].n_grown);
+        ck_assert_int_eq(plan_n_siblings(lane), cases[i].n_siblings);
+        ck_assert_int_eq(plan_n_grown(lane), cases[i].n_grown);
         ck_assert_int_eq(lane->tails != NULL, cases[i].n_siblings > 0);
         if (lane->tails) block_tails_release(lane->tails, &w.pool);
         world_close(&w);

@@ -27,7 +27,7 @@ static int count_windows(void)
 {
     int n = 0;
     for (int i = 0; i < w.plan.n_lanes; i++) {
-        n += w.plan.lanes[i].n_window;
+        n += plan_n_window(&w.plan.lanes[i]);
     }
     return n;
 }
@@ -46,10 +46,7 @@ static int count_others(void)
     int n = 0;
     for (int i = 0; i < w.plan.n_lanes; i++) {
         const struct lane_plan *lane = &w.plan.lanes[i];
-        n += lane->n_tokens + lane->k + lane->n_append + lane->branch.n;
-        for (int g = 0; g < lane->k; g++) {
-            n += lane->siblings[g];
-        }
+        n += lane->n_tokens + lane->tree.n - plan_n_window(lane);
     }
     return n;
 }
@@ -70,9 +67,10 @@ START_TEST(as_many_rows_are_checked_as_cost_next_to_nothing)
     ck_assert_int_eq(n_windows, costs[_i].n_windows);
     for (int i = 0; i < n; i++) {
         const struct lane_plan *lane = &w.plan.lanes[i];
-        ck_assert(lane->window == (lane->n_window > 0 ? drafters_extra_rows(&w.drafters) : NULL));
-        lowest = least(lowest, lane->n_window);
-        highest = most(highest, lane->n_window);
+        ck_assert(lane->window ==
+                  (plan_n_window(lane) > 0 ? drafters_extra_rows(&w.drafters) : NULL));
+        lowest = least(lowest, plan_n_window(lane));
+        highest = most(highest, plan_n_window(lane));
     }
     ck_assert_int_le(highest, least(lowest + 1, WINDOW));
     world_close(&w);
@@ -94,7 +92,7 @@ START_TEST(a_step_becomes_hardly_longer)
             }
             int n_windows = plan_windows(), n_others = count_others();
             for (int i = 0; i < n_lanes; i++) {
-                n_guesses += w.plan.lanes[i].k;
+                n_guesses += lane_plan_k(&w.plan.lanes[i]);
             }
             double limit_us = 1.01 * planner_curve_at(&w.planner.step, n_others);
             double us = planner_curve_at(&w.planner.step, n_others + n_windows);
@@ -121,7 +119,7 @@ START_TEST(windows_have_what_others_leave_of_the_step)
         teach_steps(STEP_US, 0);
         ck_assert_int_eq(plan_windows(), 16);
         for (int l = 0; l < 4; l++) {
-            ck_assert_int_eq(w.plan.lanes[l].n_window, 4);
+            ck_assert_int_eq(plan_n_window(&w.plan.lanes[l]), 4);
         }
         world_close(&w);
     }
@@ -147,7 +145,7 @@ START_TEST(some_steps_have_no_windows)
     begin_texts(&no_draft, "session,lookahead", 2);
     teach_steps(STEP_US, 0);
     ck_assert_int_gt(plan_windows(), 0);
-    w.scheduler.is_halved = true;
+    w.company.is_halved = true;
     ck_assert_int_eq(plan_windows(), 0);
     world_close(&w);
 }
@@ -171,8 +169,8 @@ START_TEST(some_lanes_have_no_windows)
     teach_steps(STEP_US, 0);
     ck_assert_int_eq(plan_windows(), WINDOW + 2);
     ck_assert_int_eq(w.plan.n_lanes, 6);
-    ck_assert_int_eq(world_lane(&w, usual)->n_window, WINDOW);
-    ck_assert_int_eq(world_lane(&w, ending)->n_window, 2);
+    ck_assert_int_eq(plan_n_window(world_lane(&w, usual)), WINDOW);
+    ck_assert_int_eq(plan_n_window(world_lane(&w, ending)), 2);
     world_close(&w);
 }
 END_TEST
@@ -184,12 +182,19 @@ START_TEST(a_lane_with_a_branch_has_no_window)
     teach_steps(STEP_US, 0);
     plan_windows();
     struct lane_plan *lanes[] = {&w.plan.lanes[0], &w.plan.lanes[1], &w.plan.lanes[2]};
-    struct planning planning = {
-        .s = &w.scheduler, .plan = &w.plan, .n_tokens = w.target.max_step_tokens - 3, .n_rows = 9};
-    lanes[1]->branch.n = 1;
-    lanes[1]->n_window = 0;
+    struct planning planning = {.s = &w.scheduler,
+                                .company = &w.company,
+                                .plan = &w.plan,
+                                .n_tokens = w.target.max_step_tokens - 3,
+                                .n_rows = 9};
+    for (int i = 0; i < 3; i++) {
+        guess_tree_drop(&lanes[i]->tree, GUESS_BRANCH);
+        lanes[i]->window = NULL;
+    }
+    guess_tree_plan(&lanes[1]->tree, 1, GUESS_BRANCH);
     planning_open_windows(&planning, lanes, 3);
-    ck_assert(lanes[0]->n_window == 4 && lanes[1]->n_window == 0 && lanes[2]->n_window == 5);
+    ck_assert(plan_n_window(lanes[0]) == 4 && plan_n_window(lanes[1]) == 0 &&
+              plan_n_window(lanes[2]) == 5);
     ck_assert_int_eq(planning.n_tokens, w.target.max_step_tokens - 3 - 9);
     ck_assert_int_eq(planning.n_rows, 0);
     world_close(&w);
@@ -217,13 +222,10 @@ START_TEST(a_window_gives_way_to_siblings)
     int n_both = 0, n_siblings_alone = 0;
     for (int n_blocks = 4; n_blocks <= 16; n_blocks++) {
         const struct world_options some_blocks = {512, 256, n_blocks, 1024, 64};
-        int n_siblings = 0;
         begin_texts(&some_blocks, "lookahead", 1);
         teach_steps(STEP_US, 0);
         int n_windows = plan_windows();
-        for (int i = 0; i < w.plan.lanes[0].k; i++) {
-            n_siblings += w.plan.lanes[0].siblings[i];
-        }
+        int n_siblings = plan_n_siblings(&w.plan.lanes[0]);
         n_both += n_windows > 0 && n_siblings > 0;
         n_siblings_alone += n_windows == 0 && n_siblings > 0;
         world_close(&w);

@@ -48,7 +48,7 @@ static const struct {
     {{64, 64, 64, 64, 4}, 200, 100, 8, 6, 60, "session", 10, true},
 };
 
-static const struct growth_widths trees[] = {{3, {3, 2, 1}}, {2, {2, 4}}, {4, {1, 2, 2, 2}}};
+static const struct tree_widths trees[] = {{3, {3, 2, 1}}, {2, {2, 4}}, {4, {1, 2, 2, 2}}};
 
 static void add_any(struct world *w, int i)
 {
@@ -119,8 +119,8 @@ START_TEST(every_sequence_ends)
         n_empty = must_go_on && !goes_on ? n_empty + 1 : 0;
         ck_assert(n_empty <= EMPTY_MAX);
         for (int l = 0; l < w.plan.n_lanes; l++) {
-            n_guesses += w.plan.lanes[l].k;
-            n_append += w.plan.lanes[l].n_append;
+            n_guesses += lane_plan_k(&w.plan.lanes[l]);
+            n_append += plan_n_append(&w.plan.lanes[l]);
         }
         world_play(&w, worlds[i].percent);
         ck_assert(w.longest_idle < IDLE_MAX && w.longest_oldest_idle < OLDEST_IDLE_MAX);

@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "tests/support/check_util.h"
+#include "tests/support/growth.h"
 
-static struct growth_widths parsed(const char *text)
+static struct tree_widths parsed(const char *text)
 {
     struct trees trees;
     struct error err;
@@ -18,13 +19,14 @@ static struct growth_widths parsed(const char *text)
 START_TEST(each_guess_has_so_many_behind_it)
 {
     static const int8_t wanted[] = {-1, -1, -2, -2, -4, 0, 1, 2, 3};
-    const struct growth_widths widths = parsed("3,2,1");
-    uint8_t siblings[DRAFT_MAX];
-    struct growth growth;
-    ck_assert_int_eq(growth_of_widths(&widths, 3, siblings, &growth), 12);
-    ck_assert(siblings[0] == 2 && siblings[1] == 1 && siblings[2] == 0);
-    ck_assert_int_eq(growth.n, sizeof wanted);
-    ck_assert_int_eq(memcmp(growth.parents, wanted, sizeof wanted), 0);
+    const struct tree_widths widths = parsed("3,2,1");
+    struct guess_tree plan;
+    ck_assert_int_eq(tree_widths_plan(&widths, 3, &plan), 12);
+    const struct draft_view view = view_draft(&plan);
+    const uint8_t *siblings = view.n_siblings;
+    ck_assert(view.n == 3 && siblings[0] == 2 && siblings[1] == 1 && siblings[2] == 0);
+    ck_assert_int_eq(view.grown.n, sizeof wanted);
+    ck_assert_int_eq(memcmp(view.grown.parents, wanted, sizeof wanted), 0);
 }
 END_TEST
 
@@ -34,12 +36,15 @@ START_TEST(places_have_the_product_of_their_widths)
 {
     static const char *const texts[] = {"1", "4", "1,4,2", "2,2,2,2", "1,1,1,1,4", "4,1,1,1,1,1"};
     for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
-        const struct growth_widths widths = parsed(texts[t]);
+        const struct tree_widths widths = parsed(texts[t]);
         for (int k = 1; k <= widths.n + 2; k++) {
-            uint8_t siblings[DRAFT_MAX];
-            struct growth growth;
+            struct guess_tree plan;
             int counts[DRAFT_MAX] = {0}, before = 0, product = 1, n = 0;
-            int n_besides = growth_of_widths(&widths, k, siblings, &growth);
+            int n_besides = tree_widths_plan(&widths, k, &plan);
+            const struct draft_view view = view_draft(&plan);
+            const uint8_t *siblings = view.n_siblings;
+            const struct growth growth = view.grown;
+            ck_assert_int_eq(view.n, k);
             for (int i = 0; i < growth.n; i++) {
                 int place = growth_place(&growth, i);
                 ck_assert(place >= before && place < k);

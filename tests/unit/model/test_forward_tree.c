@@ -94,7 +94,7 @@ START_TEST(two_trees_in_one_step_leave_each_others_rows_alone)
         plant(&p[i], &rig, (_i + 3 * i) % N_SHAPES, 14 + 5 * i + _i % 3);
         got[i] = new_logits(&rig, TREE_TEXT_MAX);
         trees[i] = (struct forward_tree){&p[i].shape, blocks[2] + n_tails};
-        n_tails += guess_tree_tails(&p[i].shape, p[i].n_committed, KV_BLOCK_TOKENS);
+        n_tails += tree_layout_tails(&p[i].shape, p[i].n_committed, KV_BLOCK_TOKENS);
         lanes[2 * i] = (struct rig_lane){.tokens = p[i].text,
                                          .first = p[i].n_committed - 1,
                                          .n = 1 + p[i].shape.n_nodes,

@@ -3,7 +3,7 @@
 /* ctest: labels=quick libs=proto timeout=60 */
 #include <math.h>
 
-#include "base/guess_tree.h"
+#include "base/tree_layout.h"
 #include "proto/target_wire.h"
 #include "tests/support/wire_samples.h"
 
@@ -73,7 +73,7 @@ static struct step_row *rows_sample(int n_rows, int n_tokens)
 static void tree_sample(struct step_lane *lane)
 {
     int32_t *parents = sample_take(&made, TREE_NODES_MAX, sizeof *parents);
-    struct guess_tree tree;
+    struct tree_layout tree;
     lane->n_draft = sample_int(1, TREE_NODES_MAX);
     lane->n_tokens = lane->n_draft + sample_int(1, 3);
     lane->tokens = sample_ids(&made, lane->n_tokens, 0, INT32_MAX);
@@ -82,11 +82,12 @@ static void tree_sample(struct step_lane *lane)
         while (parents[i] >= 0 && sample_int(0, 1)) {
             parents[i] = parents[parents[i]];
         }
-        if (guess_tree_init(&tree, parents, i + 1, &err)) lane->n_draft = i; /* as far as it fits */
+        if (tree_layout_init(&tree, parents, i + 1, &err))
+            lane->n_draft = i; /* as far as it fits */
     }
-    CHECK_OK(guess_tree_init(&tree, parents, lane->n_draft, &err));
+    CHECK_OK(tree_layout_init(&tree, parents, lane->n_draft, &err));
     lane->parents = parents;
-    lane->n_tails = guess_tree_tails(&tree, lane->position, 16);
+    lane->n_tails = tree_layout_tails(&tree, lane->position, 16);
     lane->tails = sample_ids(&made, lane->n_tails, 0, INT32_MAX);
 }
 

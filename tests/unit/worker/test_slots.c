@@ -48,7 +48,7 @@ static bool feed_tree(int slot, int position, int32_t tail)
                                    .n_tails = 1,
                                    .tails = &tail};
     struct shaped_lane shaped = {.lane = &lane};
-    CHECK_OK(guess_tree_init(&shaped.tree, parents, 2, &err));
+    CHECK_OK(tree_layout_init(&shaped.tree, parents, 2, &err));
     return slots_check(&slots, &shaped, ++step_id, why);
 }
 

@@ -5,6 +5,7 @@
 
 #include "coordinator/draft/ahead.h"
 #include "tests/support/drafter_world.h"
+#include "tests/support/growth.h"
 
 enum { N_ROUNDS = 1024 };
 
@@ -41,7 +42,7 @@ static double share_ahead(enum ahead_mode mode, const struct world *world)
     struct ahead *ahead = open_ahead(&b, mode);
     for (int i = 0; i < N_ROUNDS; i++) {
         bool is_reading = world->reading_every && i % world->reading_every == 0;
-        struct draft draft = {.base = b.seq->n_tokens};
+        struct guess_tree draft = {.base = b.seq->n_tokens};
         struct ahead_times times = {.is_plain = !is_reading,
                                     .draft_us = did_work ? world->draft_after : world->draft};
         arena_reset(&b.arena);
@@ -103,7 +104,7 @@ START_TEST(what_was_measured_can_be_forgotten)
     int n_after = 0;
     struct ahead *ahead = open_ahead(&b, AHEAD_AUTO);
     for (int i = 0; i < 2 * 64; i++) {
-        struct draft draft = {.base = b.seq->n_tokens};
+        struct guess_tree draft = {.base = b.seq->n_tokens};
         if (i == 64) ahead_forget(ahead);
         arena_reset(&b.arena);
         propose_k(&b, K, &no_ends, &draft);
@@ -124,13 +125,13 @@ START_TEST(guesses_behind_another_text_are_not_taken)
     const struct ahead_times times = {true, 1000, 1000, 1000};
     struct bench b = {0};
     struct ahead *ahead = open_ahead(&b, AHEAD_ON);
-    struct draft draft = {.base = b.seq->n_tokens}, taken = {.base = 0};
+    struct guess_tree draft = {.base = b.seq->n_tokens}, taken = {.base = 0};
     propose_k(&b, K, &no_ends, &draft);
     ahead_begin(ahead, b.seq, &draft, K, &no_ends);
     while (ahead_work(ahead)) {
     }
     ahead_end(ahead, b.seq, &times);
-    ck_assert_int_eq(draft.n, K);
+    ck_assert_int_eq(draft.n_chain, K);
     b.seq->n_tokens += K + 1; /* behind the text are the guesses and the token that was predicted */
     ck_assert_int_eq(ahead_count(ahead, b.seq), K);
     for (int i = 0; i <= K; i++) {
@@ -145,9 +146,48 @@ START_TEST(guesses_behind_another_text_are_not_taken)
     b.seq->id++;
     ck_assert_int_eq(ahead_count(ahead, b.seq), 0);
     b.seq->id--;
-    ahead_take(ahead, b.seq, K, &taken);
-    ck_assert_int_eq(taken.n, K);
+    struct draft_lane lane = {.seq = b.seq, .k = K, .draft = &taken};
+    ahead_take(ahead, &lane);
+    ck_assert_int_eq(taken.n_chain, K);
     ck_assert_int_eq(ahead_count(ahead, b.seq), 0);
+    close_ahead(&b, ahead);
+}
+END_TEST
+
+/* How many siblings a guess has that was made ahead is said by the plan of the round that takes it,
+ * and which ones they are by the draft; the rest of the draft goes on after them. */
+START_TEST(taken_guesses_have_the_siblings_of_the_plan)
+{
+    static const uint8_t siblings[] = {2, 0, 3, 1};
+    const struct ahead_times times = {true, 1000, 1000, 1000};
+    struct bench b = {0};
+    struct ahead *ahead = open_ahead(&b, AHEAD_ON);
+    struct guess_tree draft = {.base = b.seq->n_tokens}, taken, drawn, plan;
+    struct draft_cost cost;
+    b.seq->siblings_max = SIBLINGS_MAX;
+    propose_k(&b, K, &no_ends, &draft);
+    ahead_begin(ahead, b.seq, &draft, 3, &no_ends);
+    while (ahead_work(ahead)) {
+    }
+    ahead_end(ahead, b.seq, &times);
+    b.seq->n_tokens += K + 1;
+    guess_tree_begin(&taken, b.seq->n_tokens);
+    guess_tree_begin(&drawn, b.seq->n_tokens);
+    growth_plan(4, siblings, NULL, &plan);
+    struct draft_lane lane = {
+        .seq = b.seq, .k = 4, .ends = &no_ends, .draft = &taken, .plan = &plan};
+    ahead_take(ahead, &lane);
+    ck_assert(taken.n_chain == 3 && taken.n == 3 + 2 + 3);
+    drafter_propose(b.drafter, &lane, 1, &b.arena, &cost);
+    ck_assert(lane.err.code == 0 && cost.n_passes == 1);
+    b.seq->n_draft_kv = 0;
+    lane.draft = &drawn;
+    drafter_propose(b.drafter, &lane, 1, &b.arena, &cost);
+    ck_assert(lane.err.code == 0 && drawn.n_chain == 4 && drawn.n == plan.n && taken.n == plan.n);
+    for (int i = 0; i < plan.n; i++) {
+        ck_assert_int_eq(taken.tokens[i], drawn.tokens[i]);
+        ck_assert(taken.parents[i] == plan.parents[i] && taken.marks[i] == plan.marks[i]);
+    }
     close_ahead(&b, ahead);
 }
 END_TEST
@@ -163,5 +203,6 @@ int main(void)
     tcase_add_test(tests, words_decide_where_they_are_given);
     tcase_add_test(tests, what_was_measured_can_be_forgotten);
     tcase_add_test(tests, guesses_behind_another_text_are_not_taken);
+    tcase_add_test(tests, taken_guesses_have_the_siblings_of_the_plan);
     return check_main(suite);
 }

@@ -3,6 +3,7 @@
  * and no more than there is room for. */
 #include "coordinator/draft/appended.h"
 #include "tests/support/drafter_world.h"
+#include "tests/support/growth.h"
 
 enum { ROOM = PLANNER_APPEND_MAX, ALL = 1 << 20 };
 
@@ -15,7 +16,7 @@ struct appending {
     struct bench bench;
     struct planner planner;
     struct appended appended;
-    struct draft draft;
+    struct guess_tree draft;
     struct draft_lane lane;
 };
 
@@ -48,8 +49,10 @@ static int add(struct appending *a, int n_max, const struct end_ids *ends)
     const struct planner_append_load load = {
         .n_rows = 1 + N_GUESSES, .n_wanted = 1 + N_GUESSES, .n_lanes = 1, .draft_us = 1000};
     struct sequence *seq = a->bench.seq;
-    a->draft = (struct draft){.base = N_TEXT, .n = N_GUESSES};
-    memcpy(a->draft.tokens, guesses, sizeof guesses);
+    a->draft = (struct guess_tree){.base = N_TEXT};
+    for (int i = 0; i < N_GUESSES; i++) {
+        guess_tree_extend(&a->draft, 0, guesses[i], NULL);
+    }
     memcpy(seq->tokens + N_TEXT, guesses, sizeof guesses);
     a->draft.is_over = end_ids_have(ends, guesses[N_GUESSES - 1]);
     a->lane = (struct draft_lane){.seq = seq, .k = N_GUESSES, .ends = ends, .draft = &a->draft};
@@ -57,16 +60,16 @@ static int add(struct appending *a, int n_max, const struct end_ids *ends)
     arena_reset(&a->bench.arena);
     appended_add(&a->appended, &lane, 1, &load, &a->bench.arena);
     ck_assert_int_eq(a->lane.err.code, 0);
-    ck_assert_int_eq(a->draft.n, N_GUESSES + a->draft.n_appended);
-    for (int i = N_GUESSES; i < a->draft.n; i++) {
-        const struct sparse_dist *q = &a->draft.q[i];
+    ck_assert_int_eq(a->draft.n_chain, N_GUESSES + guess_tree_count(&a->draft, GUESS_APPENDED));
+    for (int i = N_GUESSES; i < a->draft.n_chain; i++) {
+        const struct sparse_dist *q = guess_q(&a->draft, i);
         int32_t id = text[5 + i - N_GUESSES];
-        ck_assert_int_eq(a->draft.tokens[i], id);
+        ck_assert_int_eq(guess_token(&a->draft, i), id);
         ck_assert_int_eq(seq->tokens[N_TEXT + i], id);
         ck_assert(q->n == 1 && q->ids[0] == id && q->p[0] == 1);
-        ck_assert_int_eq(a->draft.n_siblings[i], 0);
+        ck_assert_int_eq(guess_tree_siblings(&a->draft, i), 0);
     }
-    return a->draft.n_appended;
+    return guess_tree_count(&a->draft, GUESS_APPENDED);
 }
 
 START_TEST(what_the_text_said_behind_the_guesses_is_added)
@@ -98,7 +101,10 @@ START_TEST(nothing_is_added_behind_no_guess)
     ck_assert_int_eq(lookup_read(finder, seq, ALL), 0);
     memcpy(seq->tokens + N_KNOWN, guesses, sizeof guesses);
     for (int n = 0; n <= N_GUESSES; n += N_GUESSES) {
-        a.draft = (struct draft){.base = N_KNOWN, .n = n};
+        a.draft = (struct guess_tree){.base = N_KNOWN};
+        for (int i = 0; i < n; i++) {
+            guess_tree_extend(&a.draft, 0, guesses[i], NULL);
+        }
         a.lane = (struct draft_lane){.seq = seq, .k = N_GUESSES, .ends = &no_ends};
         a.lane.draft = &a.draft;
         if (n > 0) a.lane.err.code = ERR_EXHAUSTED;
@@ -107,7 +113,7 @@ START_TEST(nothing_is_added_behind_no_guess)
                          ROOM);
         arena_reset(&a.bench.arena);
         appended_add(&a.appended, &lane, 1, &load, &a.bench.arena);
-        ck_assert(a.draft.n == n && a.draft.n_appended == 0);
+        ck_assert(a.draft.n_chain == n && guess_tree_count(&a.draft, GUESS_APPENDED) == 0);
     }
     take_away(&a.bench, seq);
     close_appending(&a);

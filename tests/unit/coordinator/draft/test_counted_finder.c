@@ -11,6 +11,7 @@
 #include "lookup/datastore.h"
 #include "speculation/accept/multi_draft.h"
 #include "tests/support/finder_bench.h"
+#include "tests/support/growth.h"
 
 static const int32_t text[] = {10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
 enum { N_TEXT = sizeof text / sizeof *text };
@@ -37,24 +38,26 @@ static void finish_branches(struct bench *b)
     }
 }
 
-static void propose(struct bench *b, struct sequence *seq, int siblings_max, struct draft *draft)
+static void propose(struct bench *b, struct sequence *seq, int siblings_max,
+                    struct guess_tree *draft)
 {
     struct draft_cost cost;
-    *draft = (struct draft){.base = seq->n_tokens};
+    *draft = (struct guess_tree){.base = seq->n_tokens};
     struct draft_lane lane = {
         .seq = seq, .k = 4, .ends = &no_ends, .draft = draft, .siblings_max = siblings_max};
     arena_reset(&b->arena);
     drafter_propose(b->finder, &lane, 1, &b->arena, &cost);
     ck_assert_int_eq(lane.err.code, 0);
-    ck_assert_int_eq(draft->n, 2);
-    ck_assert_int_eq(draft->tokens[1], 10 + draft->tokens[0]); /* it follows the one that is sent */
-    ck_assert_int_eq(draft->n_siblings[1], 0);
-    ck_assert_int_le(draft->n_siblings[0], siblings_max);
+    ck_assert_int_eq(draft->n_chain, 2);
+    ck_assert_int_eq(guess_token(draft, 1),
+                     10 + guess_token(draft, 0)); /* it follows the one that is sent */
+    ck_assert_int_eq(guess_tree_siblings(draft, 1), 0);
+    ck_assert_int_le(guess_tree_siblings(draft, 0), siblings_max);
     bool is_drawn = seq->rule->judges_q && seq->sampling.temperature > 0;
     int32_t foreseen[2];
     ck_assert_int_eq(lookup_preview(b->finder, seq, foreseen, 2), is_drawn ? 0 : 2);
     for (int i = 0; i < 2 && !is_drawn; i++) {
-        ck_assert_int_eq(foreseen[i], draft->tokens[i]);
+        ck_assert_int_eq(foreseen[i], guess_token(draft, i));
     }
 }
 
@@ -99,19 +102,19 @@ START_TEST(the_most_frequent_tokens_are_guessed)
     static const enum accept_rule rules[] = {RULE_GREEDY, RULE_NAIVE, RULE_TYPICAL, RULE_REJECTION,
                                              RULE_COUPLED};
     struct bench b;
-    struct draft draft;
+    struct guess_tree draft;
     setup(&b, "store", false);
     finish_branches(&b);
     for (int i = 0; i < 5; i++) {
         struct sequence *seq = place_behind_branches(&b, rules[i]);
         if (i >= 3) seq->sampling.temperature = 0;
         propose(&b, seq, SIBLINGS_MAX, &draft);
-        ck_assert(draft.tokens[0] == 2 && draft.n_siblings[0] == 2);
-        ck_assert(draft.siblings[0][0] == 3 && draft.siblings[0][1] == 4);
-        ck_assert(draft.q[0].n == 1 && draft.sibling_q[0][1]->n == 1);
-        ck_assert(draft.sibling_q[0][1]->ids[0] == 4);
+        ck_assert(guess_token(&draft, 0) == 2 && guess_tree_siblings(&draft, 0) == 2);
+        ck_assert(sibling_token(&draft, 0, 0) == 3 && sibling_token(&draft, 0, 1) == 4);
+        ck_assert(guess_q(&draft, 0)->n == 1 && sibling_q(&draft, 0, 1)->n == 1);
+        ck_assert(sibling_q(&draft, 0, 1)->ids[0] == 4);
         propose(&b, seq, 1, &draft);
-        ck_assert(draft.n_siblings[0] == 1 && draft.siblings[0][0] == 3);
+        ck_assert(guess_tree_siblings(&draft, 0) == 1 && sibling_token(&draft, 0, 0) == 3);
         take_away(&b, seq);
     }
     teardown(&b);
@@ -123,7 +126,7 @@ START_TEST(guesses_are_drawn_from_the_counts)
 {
     static const enum accept_rule rules[] = {RULE_REJECTION, RULE_BLOCK};
     struct bench b;
-    struct draft draft;
+    struct guess_tree draft;
     setup(&b, "store", false);
     finish_branches(&b);
     struct sequence *ended = place_studied(&b, 0, NULL, (const int32_t[]){1}, 1);
@@ -132,24 +135,24 @@ START_TEST(guesses_are_drawn_from_the_counts)
     struct sequence *seq = place_behind_branches(&b, rules[_i]);
     for (int most = 0; most < 2; most++) {
         propose(&b, seq, most, &draft);
-        ck_assert_int_eq(draft.n_siblings[0], most);
+        ck_assert_int_eq(guess_tree_siblings(&draft, 0), most);
     }
     for (seq->seed = 0; seq->seed < 200; seq->seed++) {
         const struct rng_address at = {seq->seed, 1, 1};
         propose(&b, seq, SIBLINGS_MAX, &draft);
-        const struct sparse_dist *q = &draft.q[0];
+        const struct sparse_dist *q = guess_q(&draft, 0);
         ck_assert(q->n == 3 && q->ids[0] == 2 && q->ids[1] == 3 && q->ids[2] == 4);
         ck_assert(q->p[0] == 5 / 9.0f && q->p[1] == 3 / 9.0f && q->p[2] == 1 / 9.0f);
-        ck_assert_int_eq(draft.tokens[0], sparse_draw(q, rng_uniform(&at, RNG_DRAFT, 0)));
-        int32_t gone[3] = {draft.tokens[0]};
-        ck_assert_int_eq(draft.n_siblings[0], 2);
+        ck_assert_int_eq(guess_token(&draft, 0), sparse_draw(q, rng_uniform(&at, RNG_DRAFT, 0)));
+        int32_t gone[3] = {guess_token(&draft, 0)};
+        ck_assert_int_eq(guess_tree_siblings(&draft, 0), 2);
         for (int s = 0; s < 2; s++) {
-            gone[s + 1] = draft.siblings[0][s];
+            gone[s + 1] = sibling_token(&draft, 0, s);
             double u = rng_uniform(&at, RNG_DRAFT, (uint32_t)s + 1);
             ck_assert_int_eq(gone[s + 1], multi_draft_draw(q, gone, s + 1, u));
-            ck_assert(!draft.sibling_q[0][s]);
+            ck_assert(sibling_q(&draft, 0, s) == q);
         }
-        ck_assert(draft.q[1].n == 1 && draft.q[1].p[0] == 1);
+        ck_assert(guess_q(&draft, 1)->n == 1 && guess_q(&draft, 1)->p[0] == 1);
     }
     take_away(&b, seq);
     teardown(&b);
@@ -159,7 +162,7 @@ END_TEST
 START_TEST(coupled_guesses_are_picked_by_the_shared_noise)
 {
     struct bench b;
-    struct draft draft;
+    struct guess_tree draft;
     int n_picked[5] = {0};
     const int32_t ids[] = {2, 3, 4};
     const float logits[] = {logf(5), logf(3), logf(1)};
@@ -171,8 +174,8 @@ START_TEST(coupled_guesses_are_picked_by_the_shared_noise)
         int32_t best[3];
         propose(&b, seq, SIBLINGS_MAX, &draft);
         ck_assert_int_eq(multi_draft_coupled(ids, logits, 3, 1, &at, 3, best), 3);
-        ck_assert(draft.tokens[0] == best[0] && draft.siblings[0][0] == best[1]);
-        ck_assert(draft.siblings[0][1] == best[2] && draft.q[0].n == 1);
+        ck_assert(guess_token(&draft, 0) == best[0] && sibling_token(&draft, 0, 0) == best[1]);
+        ck_assert(sibling_token(&draft, 0, 1) == best[2] && guess_q(&draft, 0)->n == 1);
         n_picked[best[0]]++;
     }
     ck_assert(n_picked[2] > n_picked[3] && n_picked[3] > n_picked[4] && n_picked[4] > 0);
@@ -187,7 +190,7 @@ START_TEST(coupled_guesses_have_the_noise_of_their_place)
     static const int32_t texts[][3] = {{1, 2, 12}, {1, 2, 13}}, ids[] = {12, 13};
     static const float logits[] = {0, 0};
     struct bench b;
-    struct draft draft;
+    struct guess_tree draft;
     int n_first = 0;
     setup(&b, "store", false);
     for (int i = 0; i < 2; i++) {
@@ -201,7 +204,7 @@ START_TEST(coupled_guesses_have_the_noise_of_their_place)
         int32_t best, foreseen[2];
         ck_assert_int_eq(propose_chain(&b, seq, 4, &no_ends, &draft), 2);
         ck_assert_int_eq(multi_draft_coupled(ids, logits, 2, 1, &at, 1, &best), 1);
-        ck_assert(draft.tokens[0] == 2 && draft.tokens[1] == best);
+        ck_assert(guess_token(&draft, 0) == 2 && guess_token(&draft, 1) == best);
         ck_assert_int_eq(lookup_preview(b.finder, seq, foreseen, 2), 2);
         ck_assert_int_eq(foreseen[1], best);
         n_first += best == 12;
@@ -217,20 +220,20 @@ static int count_guesses(struct bench *b, struct grant *key)
 {
     struct planner_offer offer = {0};
     struct draft_cost cost;
-    struct draft draft = {0};
+    struct guess_tree draft = {0};
     struct sequence *seq = place_studied(b, 1, key, text, 4);
     bool is_there = lookup_offer(b->finder, seq, &offer);
     draft.base = seq->n_tokens;
     struct draft_lane lane = {.seq = seq, .k = 4, .ends = &no_ends, .draft = &draft};
     arena_reset(&b->arena);
     drafter_propose(b->finder, &lane, 1, &b->arena, &cost);
-    ck_assert(is_there == (draft.n > 0) && (!is_there || offer.k_max >= draft.n));
-    for (int i = 0; i < draft.n; i++) {
-        ck_assert_int_eq(draft.tokens[i], text[4 + i]);
-        ck_assert(draft.q[i].n == 1 && draft.q[i].p[0] == 1);
+    ck_assert(is_there == (draft.n_chain > 0) && (!is_there || offer.k_max >= draft.n_chain));
+    for (int i = 0; i < draft.n_chain; i++) {
+        ck_assert_int_eq(guess_token(&draft, i), text[4 + i]);
+        ck_assert(guess_q(&draft, i)->n == 1 && guess_q(&draft, i)->p[0] == 1);
     }
     take_away(b, seq);
-    return draft.n;
+    return draft.n_chain;
 }
 
 START_TEST(finished_texts_are_found)

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "tests/support/drafter_world.h"
+#include "tests/support/draft_growth.h"
 
 /* Behind both siblings of the first guess, and behind one of these. */
 static const struct growth plan = {.n = 4, .parents = {-1, -1, -2, 0}};
@@ -20,7 +20,7 @@ static const struct {
             {"the chain and deeper", 3, OF_CHAIN}};
 enum { N_TWOS = sizeof twos / sizeof *twos };
 
-static const struct sparse_dist *q_of(const struct draft *draft, int guess, int place)
+static const struct sparse_dist *q_of(const struct draft_view *draft, int guess, int place)
 {
     return guess == OF_CHAIN ? &draft->q[place] : &draft->grown_q[guess];
 }
@@ -62,20 +62,13 @@ START_TEST(coins_are_their_own)
     double expected[N_TWOS] = {0}, same_coin[N_TWOS] = {0};
     setup(&b, RULE_REJECTION, 1);
     for (int seed = 0; seed < SEEDS; seed++) {
-        struct draft draft;
+        struct draft_view draft;
         struct draft_cost cost;
         b.seq->seed = (uint64_t)seed;
         b.seq->n_draft_kv = N_PROMPT - 1;
         arena_reset(&b.arena);
-        draft = (struct draft){.base = N_PROMPT};
-        struct draft_lane lane = {.seq = b.seq,
-                                  .k = K,
-                                  .ends = &no_ends,
-                                  .draft = &draft,
-                                  .siblings_max = SIBLINGS_MAX,
-                                  .growth = &plan};
-        drafter_propose(b.drafter, &lane, 1, &b.arena, &cost);
-        ck_assert(lane.err.code == 0 && draft.grown.n == plan.n);
+        propose(&b, b.seq, &plan, &no_ends, &draft, &cost);
+        ck_assert_int_eq(draft.grown.n, plan.n);
         for (int i = 0; i < N_TWOS; i++) {
             int place = growth_place(&plan, twos[i].one);
             int32_t other =

@@ -16,7 +16,7 @@ static const struct growth plan = {.n = 13,
 static const uint8_t plan_siblings[DRAFT_MAX] = {2, 1, 1};
 
 /* What the draft gives to the tokens behind a path, also where q is reported as one-hot. */
-static void read_chances(struct bench *b, const int32_t *path, int n_path, struct draft *fresh)
+static void read_chances(struct bench *b, const int32_t *path, int n_path, struct draft_view *fresh)
 {
     struct draft_cost cost;
     int32_t text[CAPACITY];
@@ -34,7 +34,7 @@ static void read_chances(struct bench *b, const int32_t *path, int n_path, struc
 struct node {
     int name; /* as a growth calls it; GROWN_MAX: of the chain */
     double value;
-    struct draft fresh;
+    struct draft_view fresh;
     int n_wanted, n_children;
     double next; /* the value of the next guess behind it; below 0: there is none */
 };
@@ -50,7 +50,7 @@ static double value_of_path(struct bench *b, const int32_t *path, const int *ran
 {
     double value = 1, constant_ratio = constant_ratio_of(b->seq);
     for (int i = 0; i < n; i++) {
-        struct draft fresh;
+        struct draft_view fresh;
         read_chances(b, path, i, &fresh);
         double q = (double)sparse_prob(&fresh.q[0], path[i]);
         value *=
@@ -60,7 +60,7 @@ static double value_of_path(struct bench *b, const int32_t *path, const int *ran
 }
 
 /* The numbers of the guesses on the way to a parent. */
-static int write_ranks(const struct draft *draft, int parent, int *ranks)
+static int write_ranks(const struct draft_view *draft, int parent, int *ranks)
 {
     if (parent >= 0) {
         int n = write_ranks(draft, draft->grown.parents[parent], ranks);
@@ -73,7 +73,7 @@ static int write_ranks(const struct draft *draft, int parent, int *ranks)
     return guess + 1;
 }
 
-static void add_node(struct bench *b, const struct draft *draft, int name, int place,
+static void add_node(struct bench *b, const struct draft_view *draft, int name, int place,
                      const struct end_ids *ends, struct node *nodes, int *n)
 {
     int32_t path[DRAFT_MAX];
@@ -115,7 +115,7 @@ static void set_next(const struct node *of, double constant_ratio, struct node *
 }
 
 /* How many guesses of the draft each parent of the place has, against what their values say. */
-static void check_place(struct bench *b, const struct draft *draft, int place, int budget,
+static void check_place(struct bench *b, const struct draft_view *draft, int place, int budget,
                         int n_parents, const struct end_ids *ends)
 {
     static struct node nodes[NAMES_MAX + 1];
@@ -173,7 +173,7 @@ static void check_place(struct bench *b, const struct draft *draft, int place, i
 
 /* The tokens: those of a draft with the path as text, by coins that no other guess for the place
  * has. */
-static void check_tokens(struct bench *b, const struct draft *draft)
+static void check_tokens(struct bench *b, const struct draft_view *draft)
 {
     for (int i = 0, first_at = 0; i < draft->grown.n; i++) {
         int place = growth_place(&draft->grown, i);
@@ -193,7 +193,7 @@ static int count_parents(int place)
     return n;
 }
 
-static int check_draft(struct bench *b, const struct draft *draft, const int *counts, int k,
+static int check_draft(struct bench *b, const struct draft_view *draft, const int *counts, int k,
                        const uint8_t *siblings, const struct end_ids *ends)
 {
     int n = 0;
@@ -215,7 +215,7 @@ START_TEST(guesses_go_where_q_says)
     setup(&b, ways[_i].rule, ways[_i].temperature);
     growth_shape_count(K - 1, plan_siblings, &plan, counts);
     for (int t = 0; t < LISTS; t++) {
-        struct draft draft, planned;
+        struct draft_view draft, planned;
         struct draft_cost cost;
         b.seq->seed = (uint64_t)(7 + t);
         b.seq->n_tokens = 2 + t % (N_PROMPT - 1);
@@ -249,7 +249,7 @@ START_TEST(any_budget_is_given_out)
     int largest = 0;
     setup(&b, ways[_i].rule, ways[_i].temperature);
     for (int i = 0; i < GROWTHS; i++) {
-        struct draft draft;
+        struct draft_view draft;
         struct draft_cost cost;
         uint8_t siblings[DRAFT_MAX] = {0};
         int k = i % DRAFT_MAX + 1, counts[DRAFT_MAX], made[DRAFT_MAX];
@@ -290,7 +290,7 @@ END_TEST
 START_TEST(nothing_is_guessed_behind_an_end)
 {
     struct bench b = {0};
-    struct draft all, some;
+    struct draft_view all, some;
     struct draft_cost cost;
     int counts[DRAFT_MAX];
     setup(&b, ways[_i].rule, ways[_i].temperature);
@@ -314,7 +314,7 @@ END_TEST
 START_TEST(what_q_cannot_give_is_not_planned)
 {
     struct bench b = {0};
-    struct draft draft;
+    struct draft_view draft;
     struct draft_cost cost;
     setup_support(&b, RULE_REJECTION, 1, 2);
     propose_many(&b, b.seq, K - 1, &plan, plan_siblings, &no_ends, &draft, &cost);
@@ -332,7 +332,7 @@ END_TEST
 START_TEST(without_blocks_there_is_no_growth)
 {
     struct bench b = {0};
-    struct draft draft;
+    struct draft_view draft;
     struct draft_cost cost;
     setup(&b, RULE_REJECTION, 1);
     propose_many(&b, b.seq, K - 1, &plan, plan_siblings, &no_ends, &draft, &cost);
@@ -356,7 +356,7 @@ START_TEST(company_changes_nothing)
     static const struct growth *const growths[N_LANES] = {&plan, &plan, &plan};
     static const uint8_t *const siblings[N_LANES] = {plan_siblings, NULL, plan_siblings};
     struct bench b = {0};
-    struct draft alone[N_LANES];
+    struct draft_view alone[N_LANES];
     int n_read[N_LANES];
     setup(&b, RULE_REJECTION, 1);
     check_company(&b, growths, siblings, alone, n_read);

@@ -25,7 +25,7 @@ enum { OF_NOTHING = GROWN_MAX };
 
 /* What a guess of a plan follows in the draft, as a growth names it; OF_NOTHING: that is not there,
  * or ends the text. made[i]: what guess i of the plan is in the draft; -1: it is not there. */
-static int parent_in(const struct draft *draft, int parent, const int *made,
+static int parent_in(const struct draft_view *draft, int parent, const int *made,
                      const struct end_ids *ends)
 {
     if (parent >= 0) {
@@ -41,7 +41,7 @@ static int parent_in(const struct draft *draft, int parent, const int *made,
 /* All of the plan that has something to follow, in its order. The coin of a guess is its number
  * among those of its place in the plan, counted from the first that follows something. */
 static void check_growth_to_ends(struct bench *b, const struct growth *wanted,
-                                 const struct draft *draft, const struct end_ids *ends)
+                                 const struct draft_view *draft, const struct end_ids *ends)
 {
     int made[GROWN_MAX], first_at[DRAFT_MAX], n = 0;
     memset(first_at, -1, sizeof first_at);
@@ -62,7 +62,8 @@ static void check_growth_to_ends(struct bench *b, const struct growth *wanted,
 }
 
 /* Nothing of the plan was left out. */
-static void check_growth(struct bench *b, const struct growth *wanted, const struct draft *draft)
+static void check_growth(struct bench *b, const struct growth *wanted,
+                         const struct draft_view *draft)
 {
     ck_assert_int_eq(draft->grown.n, wanted->n);
     ck_assert_int_eq(memcmp(draft->grown.parents, wanted->parents, (size_t)wanted->n), 0);
@@ -74,7 +75,7 @@ START_TEST(each_guess_is_that_of_a_draft_with_its_path_as_text)
     struct bench b = {0};
     setup(&b, ways[_i].rule, ways[_i].temperature);
     for (int t = 0; t < TEXTS; t++) {
-        struct draft without, with;
+        struct draft_view without, with;
         struct draft_cost cost;
         b.seq->seed = (uint64_t)(7 + t);
         b.seq->n_tokens = lengths[t];
@@ -104,7 +105,7 @@ START_TEST(any_growth_is_made_as_planned)
     int largest = 0, deepest = 0;
     setup(&b, ways[_i].rule, ways[_i].temperature);
     for (int i = 0; i < GROWTHS; i++) {
-        struct draft draft;
+        struct draft_view draft;
         struct draft_cost cost;
         int k = i % DRAFT_MAX + 1;
         const struct growth growth = any_growth(k);
@@ -155,7 +156,7 @@ START_TEST(the_next_round_finds_no_trace)
     b.seq->seed = other.seq->seed = 3;
     int n_deeper = 0;
     for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
-        struct draft one, two;
+        struct draft_view one, two;
         struct draft_cost cost;
         struct end_ids ends = {0};
         int n_read = other.seq->n_draft_kv, base = b.seq->n_tokens;
@@ -184,7 +185,7 @@ START_TEST(company_changes_nothing)
     static const struct growth *const growths[N_LANES] = {&plan, NULL, &plan};
     static const uint8_t *const planned[N_LANES] = {NULL};
     struct bench b = {0};
-    struct draft alone[N_LANES];
+    struct draft_view alone[N_LANES];
     int n_read[N_LANES];
     setup(&b, RULE_REJECTION, 1);
     check_company(&b, growths, planned, alone, n_read);
@@ -200,7 +201,7 @@ END_TEST
 START_TEST(nothing_is_guessed_behind_an_end)
 {
     struct bench b = {0};
-    struct draft all, some;
+    struct draft_view all, some;
     struct draft_cost cost;
     setup(&b, RULE_GREEDY, 0);
     propose(&b, b.seq, &plan, &no_ends, &all, &cost);
@@ -230,7 +231,7 @@ END_TEST
 START_TEST(what_q_cannot_give_is_left_out)
 {
     struct bench b = {0};
-    struct draft draft;
+    struct draft_view draft;
     struct draft_cost cost;
     setup_support(&b, RULE_REJECTION, 1, 2);
     propose(&b, b.seq, &plan, &no_ends, &draft, &cost);
@@ -249,7 +250,7 @@ END_TEST
 START_TEST(without_blocks_there_is_no_growth)
 {
     struct bench b = {0};
-    struct draft without, with;
+    struct draft_view without, with;
     struct draft_cost cost;
     setup(&b, RULE_REJECTION, 1);
     propose(&b, b.seq, no_growth, &no_ends, &without, &cost);
@@ -274,7 +275,7 @@ START_TEST(coins_behind_a_gap_are_those_of_the_plan)
     int n_gaps = 0;
     setup(&b, ways[_i].rule, ways[_i].temperature);
     for (int t = 0; t < TEXTS * SIBLINGS_MAX; t++) {
-        struct draft all, some;
+        struct draft_view all, some;
         struct draft_cost cost;
         b.seq->seed = (uint64_t)(70 + t);
         b.seq->n_tokens = lengths[t / SIBLINGS_MAX];

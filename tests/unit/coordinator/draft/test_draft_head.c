@@ -14,6 +14,7 @@
 #include "coordinator/engine/served_tokens.h"
 #include "coordinator/schedule/places.h"
 #include "model/tokenizer/token_counts.h"
+#include "tests/support/growth.h"
 #include "tests/support/sequence_world.h"
 
 #define DRAFT SOURCE_DIR "/deploy/models/tales/draft"
@@ -146,9 +147,9 @@ static void close_bench(struct bench *b)
     arena_close(&b->arena);
 }
 
-static struct draft propose(struct bench *b, uint64_t seed)
+static struct guess_tree propose(struct bench *b, uint64_t seed)
 {
-    struct draft draft = {.base = b->seq->n_tokens};
+    struct guess_tree draft = {.base = b->seq->n_tokens};
     arena_reset(&b->arena);
     b->seq->n_draft_kv = 0;
     b->seq->seed = seed;
@@ -157,7 +158,7 @@ static struct draft propose(struct bench *b, uint64_t seed)
     struct draft_cost cost;
     drafter_propose(b->drafter, &lane, 1, &b->arena, &cost);
     ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);
-    ck_assert_int_eq(draft.n, 1);
+    ck_assert_int_eq(draft.n_chain, 1);
     return draft;
 }
 
@@ -174,18 +175,18 @@ START_TEST(q_is_that_of_the_whole_head_within_the_list)
     open_bench(&whole, NULL, CAPACITY * 64, RULE_REJECTION, 0.8f);
     ck_assert_int_eq(part.drafter->n_choices, N_LISTED + 1);
     ck_assert_int_eq(whole.drafter->n_choices, 4096);
-    struct draft some = propose(&part, 1), all = propose(&whole, 1);
+    struct guess_tree some = propose(&part, 1), all = propose(&whole, 1);
     double mass = 0;
-    for (int i = 0; i < all.q[0].n; i++) {
-        if (is_listed(all.q[0].ids[i])) mass += (double)all.q[0].p[i];
+    for (int i = 0; i < guess_q(&all, 0)->n; i++) {
+        if (is_listed(guess_q(&all, 0)->ids[i])) mass += (double)guess_q(&all, 0)->p[i];
     }
     ck_assert_double_gt(mass, 0);
-    ck_assert_int_gt(some.q[0].n, N_LISTED / 2);
-    for (int i = 0; i < some.q[0].n; i++) {
-        int32_t id = some.q[0].ids[i];
-        double wanted = (double)sparse_prob(&all.q[0], id) / mass;
+    ck_assert_int_gt(guess_q(&some, 0)->n, N_LISTED / 2);
+    for (int i = 0; i < guess_q(&some, 0)->n; i++) {
+        int32_t id = guess_q(&some, 0)->ids[i];
+        double wanted = (double)sparse_prob(guess_q(&all, 0), id) / mass;
         ck_assert_msg(is_listed(id), "token %d", id);
-        ck_assert_double_eq_tol((double)some.q[0].p[i], wanted, 1e-5);
+        ck_assert_double_eq_tol((double)guess_q(&some, 0)->p[i], wanted, 1e-5);
     }
     close_bench(&part);
     close_bench(&whole);
@@ -199,9 +200,9 @@ START_TEST(coupled_picks_the_best_of_the_list_under_the_shared_noise)
     struct bench part = {0}, whole = {0};
     open_bench(&part, list, CAPACITY * 64, RULE_COUPLED, 1.0f);
     open_bench(&whole, NULL, CAPACITY * 64, RULE_REJECTION, 1.0f);
-    const struct sparse_dist all = propose(&whole, 1).q[0];
+    const struct sparse_dist all = *propose(&whole, 1).q[0];
     for (uint64_t seed = 0; seed < N_SEEDS; seed++) {
-        struct draft draft = propose(&part, seed);
+        struct guess_tree draft = propose(&part, seed);
         int32_t best = -1;
         double best_score = -HUGE_VAL;
         for (int i = 0; i < all.n; i++) {
@@ -213,8 +214,8 @@ START_TEST(coupled_picks_the_best_of_the_list_under_the_shared_noise)
                 best_score = score;
             }
         }
-        ck_assert_int_eq(draft.tokens[0], best);
-        ck_assert_int_eq(draft.q[0].n, 1);
+        ck_assert_int_eq(guess_token(&draft, 0), best);
+        ck_assert_int_eq(guess_q(&draft, 0)->n, 1);
     }
     close_bench(&part);
     close_bench(&whole);
@@ -226,7 +227,7 @@ START_TEST(greedy_guesses_the_best_of_the_list)
     struct bench part = {0}, whole = {0};
     open_bench(&part, list, SUPPORT, RULE_GREEDY, 0);
     open_bench(&whole, NULL, CAPACITY * 64, RULE_REJECTION, 1.0f);
-    const struct sparse_dist all = propose(&whole, 1).q[0];
+    const struct sparse_dist all = *propose(&whole, 1).q[0];
     int best = -1;
     for (int i = 0; i < all.n; i++) {
         if (is_listed(all.ids[i]) && (best < 0 || all.p[i] > all.p[best])) best = i;

@@ -5,6 +5,7 @@
 #include "coordinator/draft/options.h"
 #include "coordinator/draft/staged.h"
 #include "tests/support/drafter_world.h"
+#include "tests/support/growth.h"
 
 enum {
     WANTED = 8,     /* guesses */
@@ -34,17 +35,18 @@ struct guesses {
     float p[DRAFT_MAX][64];
 };
 
-static void keep(const struct draft *draft, struct guesses *kept)
+static void keep(const struct guess_tree *draft, struct guesses *kept)
 {
     memset(kept, 0, sizeof *kept);
-    kept->n = draft->n;
+    kept->n = draft->n_chain;
     kept->is_over = draft->is_over;
-    memcpy(kept->tokens, draft->tokens, (size_t)draft->n * sizeof *draft->tokens);
-    for (int i = 0; i < draft->n; i++) {
-        const struct sparse_dist *q = &draft->q[i];
-        kept->n_siblings[i] = draft->n_siblings[i];
-        memcpy(kept->siblings[i], draft->siblings[i],
-               draft->n_siblings[i] * sizeof *draft->siblings[i]);
+    chain_tokens(draft, kept->tokens);
+    for (int i = 0; i < draft->n_chain; i++) {
+        const struct sparse_dist *q = guess_q(draft, i);
+        kept->n_siblings[i] = guess_tree_siblings(draft, i);
+        for (int s = 0; s < kept->n_siblings[i]; s++) {
+            kept->siblings[i][s] = sibling_token(draft, i, s);
+        }
         kept->n_q[i] = q->n;
         memcpy(kept->ids[i], q->ids, (size_t)q->n * sizeof *q->ids);
         memcpy(kept->p[i], q->p, (size_t)q->n * sizeof *q->p);
@@ -65,9 +67,9 @@ static void expect_told(struct draft_stage *stage, struct draft_lane *const *lan
     struct told *told = (struct told *)stage;
     for (int i = 0; i < n; i++) {
         struct draft_expected *expected = &lanes[i]->expected;
-        ck_assert(lanes[i]->draft->n > 0 || expected->n_passes == 0);
+        ck_assert(lanes[i]->draft->n_chain > 0 || expected->n_passes == 0);
         expected->n_passes++;
-        expected->begin = lanes[i]->draft->n;
+        expected->begin = lanes[i]->draft->n_chain;
         expected->n = expected->n_fed = DRAFT_MAX - expected->begin;
         if (expected->n_fed > told->n_fed) expected->n_fed = told->n_fed;
         memcpy(expected->tokens, told->tokens[lanes[i]->seq->slot] + expected->begin,
@@ -79,7 +81,7 @@ static void compare_told(struct draft_stage *stage, struct draft_lane *const *la
 {
     struct told *told = (struct told *)stage;
     for (int i = 0; i < n; i++) {
-        ck_assert(lanes[i]->err.code || lanes[i]->draft->n > lanes[i]->expected.begin);
+        ck_assert(lanes[i]->err.code || lanes[i]->draft->n_chain > lanes[i]->expected.begin);
     }
     told->n_compared += n;
 }
@@ -102,12 +104,12 @@ static void tell(int slot, const struct guesses *guesses)
 /* ---- one lane ---- */
 
 /* As if the text had just been committed: the draft has read `n_read` tokens of it. */
-static void propose(struct bench *b, int n_read, const struct end_ids *ends, struct draft *draft,
-                    struct draft_cost *cost)
+static void propose(struct bench *b, int n_read, const struct end_ids *ends,
+                    struct guess_tree *draft, struct draft_cost *cost)
 {
     struct draft_lane lane = {
         .seq = b->seq, .k = WANTED, .ends = ends, .draft = draft, .siblings_max = SIBLINGS_MAX};
-    *draft = (struct draft){.base = b->seq->n_tokens};
+    *draft = (struct guess_tree){.base = b->seq->n_tokens};
     lane.expected.n_passes = 3; /* those of the round before */
     b->seq->n_draft_kv = n_read;
     arena_reset(&b->arena);
@@ -126,12 +128,12 @@ static void setup_kind(struct bench *b, int kind)
 static void guess_plainly(struct bench *b, int n_read, const struct end_ids *ends,
                           struct guesses *kept)
 {
-    struct draft draft;
+    struct guess_tree draft;
     struct draft_cost cost;
     b->drafter->stage = NULL;
     propose(b, n_read, ends, &draft, &cost);
-    ck_assert_int_eq(cost.n_passes, draft.n);
-    ck_assert_int_eq(draft.n_staged, 0);
+    ck_assert_int_eq(cost.n_passes, draft.n_chain);
+    ck_assert_int_eq(guess_tree_count(&draft, GUESS_STAGED), 0);
     keep(&draft, kept);
 }
 
@@ -140,7 +142,7 @@ static void check_staged(struct bench *b, int n_read, const struct end_ids *ends
                          const struct guesses *plain, int n_passes, int n_expected)
 {
     static struct guesses staged;
-    struct draft draft;
+    struct guess_tree draft;
     struct draft_cost cost;
     int n_compared = told.n_compared;
     b->drafter->stage = &told.base;
@@ -149,10 +151,10 @@ static void check_staged(struct bench *b, int n_read, const struct end_ids *ends
     ck_assert_mem_eq(&staged, plain, sizeof staged);
     ck_assert_int_eq(cost.n_passes, n_passes);
     ck_assert_int_eq(told.n_compared - n_compared, n_passes);
-    ck_assert_int_eq(draft.n_staged, draft.n - n_passes);
+    ck_assert_int_eq(guess_tree_count(&draft, GUESS_STAGED), draft.n_chain - n_passes);
     ck_assert_int_eq(cost.pass_expected[0], n_expected);
     ck_assert_int_eq(cost.first_pass_tokens, b->seq->n_tokens - n_read);
-    ck_assert_int_eq(b->seq->n_draft_kv, b->seq->n_tokens + draft.n - 1);
+    ck_assert_int_eq(b->seq->n_draft_kv, b->seq->n_tokens + draft.n_chain - 1);
 }
 
 START_TEST(one_pass_makes_all_guesses_that_were_expected)
@@ -259,7 +261,7 @@ START_TEST(the_next_rounds_are_alike_too)
 {
     static struct guesses plain[4];
     static const int kept[] = {2, 0, 5, 1};
-    struct draft draft;
+    struct guess_tree draft;
     struct draft_cost cost;
     struct bench b;
     for (int staged = 0; staged < 2; staged++) {
@@ -274,7 +276,7 @@ START_TEST(the_next_rounds_are_alike_too)
                 static struct guesses now;
                 keep(&draft, &now);
                 ck_assert_mem_eq(&now, &plain[round], sizeof now);
-                if (draft.n == WANTED) ck_assert_int_eq(cost.n_passes, 2);
+                if (draft.n_chain == WANTED) ck_assert_int_eq(cost.n_passes, 2);
             } else {
                 guess_plainly(&b, n_read, &no_ends, &plain[round]);
             }
@@ -328,13 +330,13 @@ static int wanted_of(int slot)
 
 static void propose_crowd(struct bench *b, struct guesses *kept, struct draft_cost *cost)
 {
-    static struct draft drafts[N_CROWD];
+    static struct guess_tree drafts[N_CROWD];
     static struct draft_lane lanes[N_CROWD];
     struct sequence *seqs[N_CROWD];
     arena_reset(&b->arena);
     for (int i = 0; i < N_CROWD; i++) {
         seqs[i] = place_one(b, i);
-        drafts[i] = (struct draft){.base = seqs[i]->n_tokens};
+        drafts[i] = (struct guess_tree){.base = seqs[i]->n_tokens};
         lanes[i] = (struct draft_lane){.seq = seqs[i],
                                        .k = wanted_of(i),
                                        .ends = &no_ends,
@@ -344,7 +346,7 @@ static void propose_crowd(struct bench *b, struct guesses *kept, struct draft_co
     drafter_propose(b->drafter, lanes, N_CROWD, &b->arena, cost);
     for (int i = 0; i < N_CROWD; i++) {
         ck_assert_msg(lanes[i].err.code == 0, "lane %d: %s", i, lanes[i].err.text);
-        ck_assert_int_eq(seqs[i]->n_draft_kv, seqs[i]->n_tokens + drafts[i].n - 1);
+        ck_assert_int_eq(seqs[i]->n_draft_kv, seqs[i]->n_tokens + drafts[i].n_chain - 1);
         keep(&drafts[i], &kept[i]);
         take_away(b, seqs[i]);
     }
@@ -388,7 +390,7 @@ END_TEST
 static void guess_behind_two(struct bench *b, int left, struct guesses *kept)
 {
     enum { STEP = 512, FIRST = 250, THIRD = 20 };
-    static struct draft drafts[3];
+    static struct guess_tree drafts[3];
     const int lengths[] = {FIRST, STEP - FIRST - left, THIRD};
     struct draft_lane lanes[3];
     struct draft_cost cost;
@@ -401,7 +403,7 @@ static void guess_behind_two(struct bench *b, int left, struct guesses *kept)
         struct sequence *seq = place_text(b, 1 + i, text, lengths[i]);
         follow(seq, RULE_REJECTION, 1);
         seq->seed = (uint64_t)i;
-        drafts[i] = (struct draft){.base = lengths[i]};
+        drafts[i] = (struct guess_tree){.base = lengths[i]};
         lanes[i] = (struct draft_lane){
             .seq = seq, .k = i < 2 ? 1 : WANTED, .ends = &no_ends, .draft = &drafts[i]};
     }
@@ -436,7 +438,7 @@ END_TEST
 START_TEST(without_a_block_nothing_is_read_ahead)
 {
     static struct guesses plain, staged;
-    struct draft draft = {.base = N_PROMPT};
+    struct guess_tree draft = {.base = N_PROMPT};
     struct draft_cost cost;
     struct bench b = {0};
     const struct drafter_options options = {
@@ -451,7 +453,7 @@ START_TEST(without_a_block_nothing_is_read_ahead)
     for (int way = 0; way < 2; way++) {
         struct draft_lane lane = {
             .seq = b.seq, .k = WANTED, .ends = &no_ends, .draft = &draft, .siblings_max = 0};
-        draft = (struct draft){.base = N_PROMPT};
+        draft = (struct guess_tree){.base = N_PROMPT};
         b.seq->n_draft_kv = 0;
         drafter_propose(b.drafter, &lane, 1, &b.arena, &cost);
         ck_assert_int_eq(lane.err.code, ERR_EXHAUSTED); /* that of guess 4 */
@@ -508,7 +510,7 @@ START_TEST(a_text_that_repeats_itself_takes_fewer_passes_where_rows_are_cheap)
     int32_t text[8 * N_PROMPT];
     struct staged staged;
     struct error err;
-    struct draft draft;
+    struct guess_tree draft;
     struct draft_cost cost;
     struct bench b;
     bool is_cheap = _i == 0;
@@ -538,7 +540,7 @@ START_TEST(a_text_that_repeats_itself_takes_fewer_passes_where_rows_are_cheap)
         keep(&draft, &now);
         ck_assert_mem_eq(&now, &plain, sizeof now);
         n_passes += cost.n_passes;
-        n_guesses += draft.n;
+        n_guesses += draft.n_chain;
         b.seq->tokens[b.seq->n_tokens] = text[b.seq->n_tokens % N_PROMPT];
         b.seq->n_tokens++;
         b.seq->n_draft_kv = b.seq->n_tokens - 1;

@@ -5,17 +5,18 @@
 
 #include "coordinator/draft/options.h"
 #include "tests/support/drafter_world.h"
+#include "tests/support/growth.h"
 
 enum { N_SEEDS = 200 };
 
 /* Guesses with the text cut or grown to n_tokens. */
-static struct draft propose(struct bench *b, int n_tokens, int k)
+static struct guess_tree propose(struct bench *b, int n_tokens, int k)
 {
-    struct draft draft = {.base = n_tokens};
+    struct guess_tree draft = {.base = n_tokens};
     arena_reset(&b->arena);
     b->seq->n_tokens = n_tokens;
     propose_k(b, k, &no_ends, &draft);
-    ck_assert_int_eq(draft.n, k);
+    ck_assert_int_eq(draft.n_chain, k);
     return draft;
 }
 
@@ -23,15 +24,15 @@ START_TEST(a_guess_lies_in_the_support_of_its_q)
 {
     struct bench b = {0};
     setup(&b, RULE_REJECTION, 1.0f);
-    struct draft draft = propose(&b, N_PROMPT, K);
+    struct guess_tree draft = propose(&b, N_PROMPT, K);
     for (int i = 0; i < K; i++) {
         double sum = 0;
-        for (int j = 0; j < draft.q[i].n; j++) {
-            sum += (double)draft.q[i].p[j];
+        for (int j = 0; j < guess_q(&draft, i)->n; j++) {
+            sum += (double)guess_q(&draft, i)->p[j];
         }
-        ck_assert_int_eq(draft.q[i].n, 64);
+        ck_assert_int_eq(guess_q(&draft, i)->n, 64);
         ck_assert_double_eq_tol(sum, 1.0, 1e-5);
-        ck_assert(sparse_prob(&draft.q[i], draft.tokens[i]) > 0);
+        ck_assert(sparse_prob(guess_q(&draft, i), guess_token(&draft, i)) > 0);
     }
     teardown(&b);
 }
@@ -50,8 +51,8 @@ START_TEST(rejected_guesses_leave_no_trace)
     used.seq->tokens[N_PROMPT + 1] = 300;
     used.seq->n_draft_kv = N_PROMPT + 1;
     memcpy(fresh.seq->tokens, used.seq->tokens, (N_PROMPT + 2) * sizeof(int32_t));
-    struct draft a = propose(&used, N_PROMPT + 2, K);
-    struct draft b = propose(&fresh, N_PROMPT + 2, K);
+    struct guess_tree a = propose(&used, N_PROMPT + 2, K);
+    struct guess_tree b = propose(&fresh, N_PROMPT + 2, K);
     ck_assert_int_eq(memcmp(a.tokens, b.tokens, K * sizeof(int32_t)), 0);
     teardown(&used);
     teardown(&fresh);
@@ -69,10 +70,10 @@ START_TEST(a_position_guessed_again_sees_fresh_coins)
     for (int seed = 0; seed < N_SEEDS; seed++) {
         b.seq->seed = (uint64_t)seed;
         b.seq->n_draft_kv = 0;
-        struct draft early = propose(&b, N_PROMPT, 2); /* tokens[N_PROMPT] stays */
+        struct guess_tree early = propose(&b, N_PROMPT, 2); /* tokens[N_PROMPT] stays */
         b.seq->n_draft_kv = N_PROMPT;
-        struct draft late = propose(&b, N_PROMPT + 1, 1);
-        n_equal += early.tokens[1] == late.tokens[0];
+        struct guess_tree late = propose(&b, N_PROMPT + 1, 1);
+        n_equal += guess_token(&early, 1) == guess_token(&late, 0);
     }
     printf("equal guesses of two rounds: %d of %d\n", n_equal, N_SEEDS);
     ck_assert_int_lt(n_equal, N_SEEDS * 8 / 10);
@@ -88,11 +89,11 @@ START_TEST(the_coupled_guess_of_a_position_is_the_same_in_every_round)
     for (int seed = 0; seed < N_SEEDS; seed++) {
         b.seq->seed = (uint64_t)seed;
         b.seq->n_draft_kv = 0;
-        struct draft early = propose(&b, N_PROMPT, 2);
+        struct guess_tree early = propose(&b, N_PROMPT, 2);
         b.seq->n_draft_kv = N_PROMPT;
-        struct draft late = propose(&b, N_PROMPT + 1, 1);
-        ck_assert_int_eq(early.tokens[1], late.tokens[0]);
-        ck_assert_int_eq(late.q[0].n, 1);
+        struct guess_tree late = propose(&b, N_PROMPT + 1, 1);
+        ck_assert_int_eq(guess_token(&early, 1), guess_token(&late, 0));
+        ck_assert_int_eq(guess_q(&late, 0)->n, 1);
     }
     teardown(&b);
 }
@@ -100,22 +101,22 @@ END_TEST
 
 START_TEST(nothing_is_guessed_behind_an_end_of_sequence)
 {
-    struct draft draft = {.base = N_PROMPT};
+    struct guess_tree draft = {.base = N_PROMPT};
     struct bench b = {0};
     setup(&b, RULE_GREEDY, 0);
     const struct end_ids ends = {1, {propose(&b, N_PROMPT, K).tokens[1]}};
     b.seq->n_draft_kv = 0;
     propose_k(&b, K, &ends, &draft);
-    ck_assert_int_eq(draft.n, 2);
-    ck_assert_int_eq(draft.tokens[1], ends.ids[0]);
+    ck_assert_int_eq(draft.n_chain, 2);
+    ck_assert_int_eq(guess_token(&draft, 1), ends.ids[0]);
     teardown(&b);
 }
 END_TEST
 
 /* As propose, with what the strategy `threshold` does. */
-static struct draft propose_until(struct bench *b, float threshold)
+static struct guess_tree propose_until(struct bench *b, float threshold)
 {
-    struct draft draft = {.base = N_PROMPT};
+    struct guess_tree draft = {.base = N_PROMPT};
     arena_reset(&b->arena);
     b->seq->threshold = threshold;
     b->seq->n_draft_kv = 0;
@@ -134,13 +135,14 @@ START_TEST(a_guess_below_the_threshold_is_the_last_and_stays)
         b.seq->seed = (uint64_t)seed;
         b.seq->n_draft_kv = 0;
         int wanted = 0;
-        struct draft all = propose(&b, N_PROMPT, K);
-        while (wanted < K && sparse_prob(&all.q[wanted], all.tokens[wanted]) >= 0.1f) {
+        struct guess_tree all = propose(&b, N_PROMPT, K);
+        while (wanted < K &&
+               sparse_prob(guess_q(&all, wanted), guess_token(&all, wanted)) >= 0.1f) {
             wanted++;
         }
         wanted = wanted < K ? wanted + 1 : K;
-        struct draft some = propose_until(&b, 0.1f);
-        ck_assert_int_eq(some.n, wanted);
+        struct guess_tree some = propose_until(&b, 0.1f);
+        ck_assert_int_eq(some.n_chain, wanted);
         ck_assert_int_eq(memcmp(some.tokens, all.tokens, (size_t)wanted * sizeof(int32_t)), 0);
         n_short += wanted < K;
     }
@@ -158,13 +160,13 @@ START_TEST(greedy_and_coupled_drafts_stop_at_the_threshold_too)
         struct bench b = {0};
         setup(&b, rules[i], i ? 1.0f : 0.0f);
         b.seq->seed = 7;
-        struct draft all = propose(&b, N_PROMPT, K), sure = propose_until(&b, 1.0f),
-                     any = propose_until(&b, 1e-9f);
-        ck_assert_int_eq(sure.n, 1);
+        struct guess_tree all = propose(&b, N_PROMPT, K), sure = propose_until(&b, 1.0f),
+                          any = propose_until(&b, 1e-9f);
+        ck_assert_int_eq(sure.n_chain, 1);
         ck_assert_int_eq(any.n, K);
-        ck_assert_int_eq(sure.tokens[0], all.tokens[0]);
+        ck_assert_int_eq(guess_token(&sure, 0), guess_token(&all, 0));
         ck_assert_int_eq(memcmp(any.tokens, all.tokens, K * sizeof(int32_t)), 0);
-        ck_assert_int_eq(sure.q[0].n, 1);
+        ck_assert_int_eq(guess_q(&sure, 0)->n, 1);
         teardown(&b);
     }
 }
@@ -180,11 +182,11 @@ START_TEST(siblings_are_other_tokens)
     struct draft_cost cost;
     struct bench b;
     setup_support(&b, rule, rule == RULE_GREEDY ? 0 : 1.2f, support);
-    struct draft alone = propose(&b, N_PROMPT, K);
-    int32_t expected[K];
-    memcpy(expected, alone.tokens, sizeof expected);
-    ck_assert(alone.n_siblings[0] == 0);
-    struct draft draft = {.base = N_PROMPT};
+    struct guess_tree alone = propose(&b, N_PROMPT, K);
+    int32_t expected[DRAFT_MAX];
+    ck_assert_int_eq(chain_tokens(&alone, expected), K);
+    ck_assert(guess_tree_siblings(&alone, 0) == 0);
+    struct guess_tree draft = {.base = N_PROMPT};
     struct draft_lane lane = {
         .seq = b.seq, .k = K, .ends = &no_ends, .draft = &draft, .siblings_max = SIBLINGS_MAX};
     b.seq->n_draft_kv = 0;
@@ -192,14 +194,14 @@ START_TEST(siblings_are_other_tokens)
     drafter_propose(b.drafter, &lane, 1, &b.arena, &cost);
     int most = rule == RULE_GREEDY || support > SIBLINGS_MAX ? SIBLINGS_MAX : support - 1;
     for (int i = 0; i < K; i++) {
-        ck_assert_int_eq(draft.tokens[i], expected[i]);
-        ck_assert_int_eq(draft.n_siblings[i], most);
-        for (int s = 0; s < draft.n_siblings[i]; s++) {
-            int32_t id = draft.siblings[i][s];
-            ck_assert(id != draft.tokens[i]);
-            ck_assert(rule != RULE_REJECTION || sparse_prob(&draft.q[i], id) > 0);
+        ck_assert_int_eq(guess_token(&draft, i), expected[i]);
+        ck_assert_int_eq(guess_tree_siblings(&draft, i), most);
+        for (int s = 0; s < guess_tree_siblings(&draft, i); s++) {
+            int32_t id = sibling_token(&draft, i, s);
+            ck_assert(id != guess_token(&draft, i));
+            ck_assert(rule != RULE_REJECTION || sparse_prob(guess_q(&draft, i), id) > 0);
             for (int t = 0; t < s; t++) {
-                ck_assert(id != draft.siblings[i][t]);
+                ck_assert(id != sibling_token(&draft, i, t));
             }
         }
     }

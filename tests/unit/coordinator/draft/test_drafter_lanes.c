@@ -5,6 +5,7 @@
 
 #include "coordinator/draft/options.h"
 #include "tests/support/drafter_world.h"
+#include "tests/support/growth.h"
 
 enum { N_LANES = 5, N_CROWD = 70, N_SEEDS = 60, LONGEST = 230 };
 
@@ -63,13 +64,13 @@ static struct sequence *place_wanted(struct bench *b, int slot, const struct wan
     return seq;
 }
 
-static void keep(const struct draft *draft, struct guesses *kept)
+static void keep(const struct guess_tree *draft, struct guesses *kept)
 {
     memset(kept, 0, sizeof *kept);
-    kept->n = draft->n;
-    memcpy(kept->tokens, draft->tokens, (size_t)draft->n * sizeof *draft->tokens);
-    for (int i = 0; i < draft->n; i++) {
-        const struct sparse_dist *q = &draft->q[i];
+    kept->n = draft->n_chain;
+    chain_tokens(draft, kept->tokens);
+    for (int i = 0; i < draft->n_chain; i++) {
+        const struct sparse_dist *q = guess_q(draft, i);
         kept->n_q[i] = q->n;
         memcpy(kept->ids[i], q->ids, (size_t)q->n * sizeof *q->ids);
         memcpy(kept->p[i], q->p, (size_t)q->n * sizeof *q->p);
@@ -86,11 +87,11 @@ static void check_same(const struct guesses *a, const struct guesses *b)
 static void propose_all(struct bench *b, struct sequence *const *seqs, const int *ks, int n,
                         struct guesses *kept, struct draft_cost *cost)
 {
-    static struct draft drafts[N_CROWD];
+    static struct guess_tree drafts[N_CROWD];
     static struct draft_lane lanes[N_CROWD];
     arena_reset(&b->arena);
     for (int i = 0; i < n; i++) {
-        drafts[i] = (struct draft){.base = seqs[i]->n_tokens};
+        drafts[i] = (struct guess_tree){.base = seqs[i]->n_tokens};
         lanes[i] = (struct draft_lane){
             .seq = seqs[i], .k = ks[i], .ends = &no_ends, .draft = &drafts[i], .siblings_max = 0};
     }
@@ -235,7 +236,7 @@ END_TEST
 
 static void check_vocabulary(struct bench *b, struct sequence *seq, int n_vocab, int least_q)
 {
-    struct draft draft = {.base = seq->n_tokens};
+    struct guess_tree draft = {.base = seq->n_tokens};
     struct draft_lane lane = {
         .seq = seq, .k = K, .ends = &no_ends, .draft = &draft, .siblings_max = 0};
     struct draft_cost cost;
@@ -243,17 +244,17 @@ static void check_vocabulary(struct bench *b, struct sequence *seq, int n_vocab,
     seq->n_draft_kv = 0;
     drafter_propose(b->drafter, &lane, 1, &b->arena, &cost);
     ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);
-    ck_assert_int_le(draft.n, K);
-    for (int i = 0; i < draft.n; i++) {
+    ck_assert_int_le(draft.n_chain, K);
+    for (int i = 0; i < draft.n_chain; i++) {
         double sum = 0;
-        ck_assert(draft.tokens[i] >= 0 && draft.tokens[i] < n_vocab);
-        ck_assert_int_ge(draft.q[i].n, least_q);
-        for (int j = 0; j < draft.q[i].n; j++) {
-            ck_assert_int_lt(draft.q[i].ids[j], n_vocab);
-            sum += (double)draft.q[i].p[j];
+        ck_assert(guess_token(&draft, i) >= 0 && guess_token(&draft, i) < n_vocab);
+        ck_assert_int_ge(guess_q(&draft, i)->n, least_q);
+        for (int j = 0; j < guess_q(&draft, i)->n; j++) {
+            ck_assert_int_lt(guess_q(&draft, i)->ids[j], n_vocab);
+            sum += (double)guess_q(&draft, i)->p[j];
         }
         ck_assert_double_eq_tol(sum, 1.0, 1e-5);
-        ck_assert(sparse_prob(&draft.q[i], draft.tokens[i]) > 0);
+        ck_assert(sparse_prob(guess_q(&draft, i), guess_token(&draft, i)) > 0);
     }
 }
 
@@ -374,7 +375,7 @@ END_TEST
 START_TEST(a_lane_without_a_block_harms_no_other)
 {
     static struct guesses alone, kept;
-    struct draft drafts[3];
+    struct guess_tree drafts[3];
     struct draft_lane lanes[3];
     struct draft_cost cost;
     struct bench b;
@@ -384,7 +385,7 @@ START_TEST(a_lane_without_a_block_harms_no_other)
     for (int i = 0; i < 3; i++) {
         const struct wanted *wanted = &wanted_lanes[which[i]];
         seqs[i] = place_wanted(&b, which[i], wanted);
-        drafts[i] = (struct draft){.base = seqs[i]->n_tokens};
+        drafts[i] = (struct guess_tree){.base = seqs[i]->n_tokens};
         lanes[i] = (struct draft_lane){.seq = seqs[i],
                                        .k = wanted->k,
                                        .ends = &no_ends,
@@ -393,7 +394,7 @@ START_TEST(a_lane_without_a_block_harms_no_other)
     }
     drafter_propose(b.drafter, lanes, 3, &b.arena, &cost);
     ck_assert_int_eq(lanes[1].err.code, ERR_EXHAUSTED);
-    ck_assert_int_eq(drafts[1].n, 0);
+    ck_assert_int_eq(drafts[1].n_chain, 0);
     for (int i = 0; i < 3; i += 2) {
         ck_assert_int_eq(lanes[i].err.code, 0);
         keep(&drafts[i], &kept);

@@ -7,15 +7,16 @@
  * ways must be found by the same test. Seeds are fixed. */
 #include <stdio.h>
 
-#include "coordinator/draft/lane_tree.h"
 #include "tests/support/draws.h"
 #include "tests/support/finder_bench.h"
+#include "tests/support/growth.h"
 #include "tests/support/lane_statistics.h"
 
 enum { N_TEXTS = 40, TEXT = 60, PROMPT = 30, GUESSES = 3, SLOT = 1 };
 static int32_t prompt[PROMPT];
 
 enum way { RIGHT, UNIFORM, DROPPED };
+enum { LEFT_OUT = 128 /* a mark of guesses that are taken away */ };
 
 static void make_text(int number, int32_t *text, int n)
 {
@@ -40,29 +41,35 @@ static void fill_store(struct bench *b)
  * drawn from; or siblings are left out after a look at them. */
 static void make_tree(struct bench *b, struct sequence *seq, enum way way)
 {
-    static struct draft draft; /* the tree points into it */
-    static struct lane_tree tree;
-    static const int most[GUESSES] = {1, 3, 2};
+    static const uint8_t siblings[GUESSES] = {1, 3, 2};
+    struct guess_tree *draft = &round_.tree, plan;
     struct draft_cost cost;
-    draft = (struct draft){.base = seq->n_tokens};
-    struct draft_lane lane = {
-        .seq = seq, .k = GUESSES, .ends = &no_ends, .draft = &draft, .siblings_max = SIBLINGS_MAX};
+    guess_tree_begin(draft, seq->n_tokens);
+    growth_plan(GUESSES, siblings, NULL, &plan);
+    struct draft_lane lane = {.seq = seq,
+                              .k = GUESSES,
+                              .ends = &no_ends,
+                              .draft = draft,
+                              .siblings_max = SIBLINGS_MAX,
+                              .plan = &plan};
     lookup_read(b->finder, seq, seq->n_tokens);
     arena_reset(&b->arena);
     drafter_propose(b->finder, &lane, 1, &b->arena, &cost);
-    for (int i = 0; i < draft.n; i++) {
-        if (draft.n_siblings[i] > most[i]) draft.n_siblings[i] = (uint8_t)most[i];
-        if (way == DROPPED && draft.n_siblings[i] > 0 && draft.siblings[i][0] < N_IDS / 2) {
-            draft.n_siblings[i] = 0;
+    for (int i = 0; i < draft->n_chain; i++) {
+        int n_siblings = guess_tree_siblings(draft, i);
+        ck_assert_int_le(n_siblings, siblings[i]);
+        bool is_dropped =
+            way == DROPPED && n_siblings > 0 && sibling_token(draft, i, 0) < N_IDS / 2;
+        for (int s = 0; is_dropped && s < n_siblings; s++) {
+            draft->marks[draft->chain[i] + 1 + s] |= LEFT_OUT;
         }
-        for (int k = 0; way == UNIFORM && k < draft.q[i].n; k++) {
-            draft.q[i].p[k] = 1.0f / (float)draft.q[i].n;
+        const struct sparse_dist *q = guess_q(draft, i);
+        for (int k = 0; way == UNIFORM && k < q->n; k++) {
+            q->p[k] = 1.0f / (float)q->n;
         }
     }
-    round_.tree.n = 0;
-    if (draft.n == 0) return;
-    lane_tree_init(&tree, &draft);
-    round_.tree = tree.guesses;
+    guess_tree_drop(draft, LEFT_OUT);
+    guess_tree_sort(draft);
 }
 
 /* Rounds until DEPTH tokens are committed; these as a cell. */

@@ -6,10 +6,10 @@
  * ways must be found by the same test. Seeds are fixed. */
 #include <stdio.h>
 
-#include "coordinator/draft/lane_tree.h"
 #include "coordinator/draft/options.h"
 #include "tests/support/drafter_world.h"
 #include "tests/support/draws.h"
+#include "tests/support/growth.h"
 #include "tests/support/lane_statistics.h"
 
 enum { GUESSES = 2, BASE = 14 };
@@ -33,78 +33,93 @@ static const uint8_t wide_siblings[DRAFT_MAX] = {2, 3};
  * likelier of two groups stays. */
 enum way { RIGHT, OTHER_Q, DROPPED, SAME_COIN, FOLLOWS, FOLLOWS_DROPPED, FOLLOWS_LOOKS };
 
-/* Draws guess i of the growth again, which is the first behind its parent, with another coin, and
- * its sibling, if it has one, with its own. Those behind them stay: they were drawn from the q that
- * is told, whatever is before them. */
-static void draw_again(const struct bench *b, struct draft *draft, int i, int coin)
+/* Draws a guess again that is the first after a sibling, with another coin, and its own sibling, if
+ * it has one, with its own. Those after them stay: they were drawn from the q that is told,
+ * whatever is before them. index: of the guess among those of its place. */
+static void draw_again(const struct bench *b, struct guess_tree *draft, int node, int index,
+                       int coin)
 {
     const struct rng_address at = {b->seq->seed, (uint32_t)draft->base + 1, (uint32_t)draft->base};
-    const struct sparse_dist *q = &draft->grown_q[i];
-    draft->grown_tokens[i] = sparse_draw(q, rng_uniform(&at, RNG_DRAFT, (uint32_t)coin));
-    if (growth_first(&draft->grown, i + 1) != i) return;
-    double u = rng_uniform(&at, RNG_DRAFT, (uint32_t)(GROWN_COIN + i + 1));
-    draft->grown_tokens[i + 1] = multi_draft_draw(q, &draft->grown_tokens[i], 1, u);
+    const struct sparse_dist *q = draft->q[node];
+    draft->tokens[node] = sparse_draw(q, rng_uniform(&at, RNG_DRAFT, (uint32_t)coin));
+    int sibling = guess_tree_sibling(draft, node);
+    if (sibling < 0) return;
+    double u = rng_uniform(&at, RNG_DRAFT, (uint32_t)(GROWN_COIN + index + 1));
+    draft->tokens[sibling] = multi_draft_draw(q, &draft->tokens[node], 1, u);
 }
 
-/* Leaves guesses for place 1 out that are less likely than the first one, and all behind them. */
-static void keep_likelier(struct draft *draft)
+enum { LEFT_OUT = 128 /* a mark of guesses that are taken away */ };
+
+/* Leaves guesses for place 1 out that are less likely than the first one, and all after them. */
+static void keep_likelier(struct guess_tree *draft)
 {
-    const struct growth all = draft->grown;
-    int at[GROWN_MAX], n = 0;
-    double most = 0;
-    for (int i = 0; i < all.n; i++) {
-        int first = growth_first(&all, i), parent = all.parents[i];
-        double q = (double)sparse_prob(&draft->grown_q[first], draft->grown_tokens[i]);
-        if (i == 0) most = q;
-        at[i] = -1;
-        if (parent >= 0 ? at[parent] < 0 : growth_guess(parent) == 0 && q < most) continue;
-        if (first != i && at[first] < 0) continue;
-        at[i] = n;
-        draft->grown.parents[n] = (int8_t)(parent >= 0 ? at[parent] : parent);
-        draft->grown_q[n] = draft->grown_q[i];
-        draft->grown_tokens[n++] = draft->grown_tokens[i];
+    double most = -1;
+    for (int i = 0; i < draft->n; i++) {
+        int parent = draft->parents[i];
+        if (!(draft->marks[i] & GUESS_GROWN)) continue;
+        double q = (double)sparse_prob(draft->q[i], draft->tokens[i]);
+        if (most < 0) most = q;
+        bool is_out = draft->marks[parent] & LEFT_OUT;
+        if (guess_tree_place(draft, i) == 1) is_out = q < most;
+        int rank = guess_tree_rank(draft, i);
+        if (rank > 0 && draft->marks[guess_tree_child(draft, parent)] & LEFT_OUT) is_out = true;
+        if (is_out) draft->marks[i] |= LEFT_OUT;
     }
-    draft->grown.n = n;
+    guess_tree_drop(draft, LEFT_OUT);
 }
 
-static void spoil(const struct bench *b, struct draft *draft, enum way way)
+/* The first node after sibling `sibling` of the first guess. */
+static int first_after(const struct guess_tree *draft, int sibling)
 {
+    return guess_tree_child(draft, draft->chain[0] + 1 + sibling);
+}
+
+static void spoil(const struct bench *b, struct guess_tree *draft, enum way way)
+{
+    int node = first_after(draft, 0);
     if (way == SAME_COIN) {
-        draw_again(b, draft, 0, 0);
-        draw_again(b, draft, 2, 0);
+        draw_again(b, draft, node, 0, 0);
+        draw_again(b, draft, first_after(draft, 1), 2, 0);
     }
-    for (int i = 0; way == OTHER_Q && i < draft->grown.n; i++) {
-        if (growth_place(&draft->grown, i) == 1) draft->grown_q[i] = draft->q[1];
+    for (int i = 0; way == OTHER_Q && i < draft->n; i++) {
+        bool is_grown = draft->marks[i] & GUESS_GROWN;
+        if (is_grown && guess_tree_place(draft, i) == 1) draft->q[i] = guess_q(draft, 1);
     }
-    int32_t first = draft->grown_tokens[0];
-    int context = tree_context(&world, draft->siblings[0][0]);
-    bool is_unlikely = world.p[context][first] < sparse_prob(&draft->grown_q[0], first);
-    if ((way == DROPPED || way == FOLLOWS_DROPPED) && is_unlikely) draft->grown.n = 0;
+    /* As they are made, the first of all is after the first sibling, or after the other one. */
+    for (node = 0; node < draft->n && !(draft->marks[node] & GUESS_GROWN); node++) {
+        continue;
+    }
+    if (node == draft->n) return;
+    int context = tree_context(&world, sibling_token(draft, 0, 0));
+    bool is_unlikely =
+        world.p[context][draft->tokens[node]] < sparse_prob(draft->q[node], draft->tokens[node]);
+    if ((way == DROPPED || way == FOLLOWS_DROPPED) && is_unlikely) {
+        guess_tree_drop(draft, GUESS_GROWN);
+    }
     if (way == FOLLOWS_LOOKS) keep_likelier(draft);
 }
 
-static struct lane_tree tree;
-
 static void make_tree(struct bench *b, enum way way)
 {
-    static struct draft draft; /* the tree points into it */
+    static const uint8_t siblings[] = {2, 2};
+    struct guess_tree *draft = &round_.tree, wanted;
     struct draft_cost cost;
-    draft = (struct draft){.base = b->seq->n_tokens};
+    guess_tree_begin(draft, b->seq->n_tokens);
+    bool follows_q = way >= FOLLOWS;
+    growth_plan(GUESSES, follows_q ? wide_siblings : siblings, follows_q ? &wide : &plan, &wanted);
     struct draft_lane lane = {.seq = b->seq,
                               .k = GUESSES,
                               .ends = &no_ends,
-                              .draft = &draft,
+                              .draft = draft,
                               .siblings_max = 2,
-                              .growth = way >= FOLLOWS ? &wide : &plan,
-                              .siblings = way >= FOLLOWS ? wide_siblings : NULL};
+                              .plan = &wanted,
+                              .follows_q = follows_q};
     arena_reset(&b->arena);
     drafter_propose(b->drafter, &lane, 1, &b->arena, &cost);
-    ck_assert(lane.err.code == 0 && draft.n == GUESSES);
-    int n_siblings = way >= FOLLOWS ? draft.n_siblings[1] - wide_siblings[1] : 0;
-    ck_assert_int_eq(draft.grown.n + n_siblings, lane.growth->n);
-    spoil(b, &draft, way);
-    lane_tree_init(&tree, &draft);
-    round_.tree = tree.guesses;
+    ck_assert(lane.err.code == 0 && draft->n_chain == GUESSES);
+    ck_assert_int_eq(draft->n, wanted.n);
+    spoil(b, draft, way);
+    guess_tree_sort(draft);
 }
 
 /* Rounds until DEPTH tokens are committed; these as a cell. */
@@ -122,7 +137,7 @@ static int commit(struct bench *b, enum way way, double *n_grown)
         struct tree_result result =
             seq->rule->accept_tree(&round_.tree, round_.rows, &round_.at, scratch);
         for (int i = 0; i < result.n_accepted; i++) {
-            *n_grown += tree.kinds[result.path[i]] >= LANE_TREE_GROWN;
+            *n_grown += (round_.tree.marks[result.path[i]] & GUESS_GROWN) != 0;
         }
         for (int i = 0; i <= result.n_accepted; i++) {
             int32_t token =

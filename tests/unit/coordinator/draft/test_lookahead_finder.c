@@ -3,6 +3,7 @@
  * is the window, and from the text, and other texts see none of them. */
 #include "lookup/trajectory.h"
 #include "tests/support/finder_bench.h"
+#include "tests/support/growth.h"
 
 enum { W = TRAJECTORY_TOKENS };
 
@@ -42,7 +43,7 @@ static void check_guesses(struct bench *b, struct sequence *seq, const int32_t *
 {
     struct planner_offer offer = {0};
     struct draft_cost cost;
-    struct draft draft = {.base = seq->n_tokens};
+    struct guess_tree draft = {.base = seq->n_tokens};
     struct draft_lane lane = {
         .seq = seq, .k = K, .ends = &no_ends, .draft = &draft, .siblings_max = SIBLINGS_MAX};
     int32_t foreseen[K];
@@ -50,26 +51,28 @@ static void check_guesses(struct bench *b, struct sequence *seq, const int32_t *
     ck_assert_int_eq(offer.k_max, n);
     arena_reset(&b->arena);
     drafter_propose(b->finder, &lane, 1, &b->arena, &cost);
-    ck_assert_int_eq(draft.n, n);
+    ck_assert_int_eq(draft.n_chain, n);
     ck_assert_int_eq(lookup_preview(b->finder, seq, foreseen, K), n);
     for (int i = 0; i < n; i++) {
-        ck_assert(draft.tokens[i] == expected[i] && foreseen[i] == expected[i]);
-        ck_assert(draft.q[i].n == 1 && draft.q[i].ids[0] == expected[i] && draft.q[i].p[0] == 1);
-        ck_assert_int_eq(draft.n_siblings[i], offer.siblings[i]);
+        ck_assert(guess_token(&draft, i) == expected[i] && foreseen[i] == expected[i]);
+        ck_assert(guess_q(&draft, i)->n == 1 && guess_q(&draft, i)->ids[0] == expected[i] &&
+                  guess_q(&draft, i)->p[0] == 1);
+        ck_assert_int_eq(guess_tree_siblings(&draft, i), offer.siblings[i]);
     }
 }
 
 static void check_window(struct bench *b, struct sequence *seq, const int32_t *expected, int n,
                          const struct end_ids *ends)
 {
-    struct draft draft = {.base = seq->n_tokens};
+    struct guess_tree draft = {.base = seq->n_tokens};
     struct draft_lane lane = {.seq = seq, .k = K, .ends = ends, .draft = &draft};
     arena_reset(&b->arena);
     lookup_extra_rows(b->finder, &lane, &b->arena);
-    ck_assert_int_eq(draft.n_branch, n);
+    ck_assert(draft.n == n && draft.n_chain == 0);
     for (int i = 0; i < n; i++) {
-        ck_assert_int_eq(draft.branch[i], expected[i]);
-        ck_assert(draft.branch_q[i].n == 1 && draft.branch_q[i].ids[0] == expected[i]);
+        ck_assert(draft.tokens[i] == expected[i] && draft.parents[i] == i - 1);
+        ck_assert(draft.marks[i] == GUESS_BRANCH);
+        ck_assert(draft.q[i]->n == 1 && draft.q[i]->ids[0] == expected[i]);
     }
 }
 

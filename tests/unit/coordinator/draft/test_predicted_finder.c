@@ -5,6 +5,7 @@
 
 #include "lookup/predicted.h"
 #include "tests/support/finder_bench.h"
+#include "tests/support/growth.h"
 
 enum { ALL = 1 << 30, N_PROMPT = 3 };
 
@@ -44,17 +45,18 @@ static void commit(struct sequence *seq, const int32_t *tokens, int n)
 static int check_guesses(struct bench *b, struct sequence *seq, const int32_t *expected, int n)
 {
     struct planner_offer offer;
-    struct draft draft;
+    struct guess_tree draft;
     int32_t foreseen[K];
     ck_assert_int_eq(lookup_read(b->finder, seq, ALL), 0);
     ck_assert(!drafters_brought(&b->drafters, seq, &offer) == (n == 0));
     ck_assert_int_eq(lookup_preview(b->finder, seq, foreseen, K), n);
     propose_chain(b, seq, K, &no_ends, &draft);
-    ck_assert_int_eq(draft.n, n);
+    ck_assert_int_eq(draft.n_chain, n);
     for (int i = 0; i < n; i++) {
-        ck_assert_int_eq(draft.tokens[i], expected[i]);
+        ck_assert_int_eq(guess_token(&draft, i), expected[i]);
         ck_assert_int_eq(foreseen[i], expected[i]);
-        ck_assert(draft.q[i].n == 1 && draft.q[i].ids[0] == expected[i] && draft.q[i].p[0] == 1);
+        ck_assert(guess_q(&draft, i)->n == 1 && guess_q(&draft, i)->ids[0] == expected[i] &&
+                  guess_q(&draft, i)->p[0] == 1);
     }
     return offer.evidence;
 }

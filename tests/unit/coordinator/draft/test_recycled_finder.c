@@ -4,6 +4,7 @@
  */
 #include "access/keys.h"
 #include "tests/support/finder_bench.h"
+#include "tests/support/growth.h"
 
 static const int32_t text[] = {10, 11, 12, 13};
 static const int32_t root = -1;
@@ -27,7 +28,7 @@ static void say(struct bench *b, const struct sequence *seq, int32_t before, int
 static int check_guesses(struct bench *b, struct sequence *seq, const int32_t *expected, int n)
 {
     struct planner_offer offer = {0};
-    struct draft draft;
+    struct guess_tree draft;
     int32_t foreseen[K];
     ck_assert_int_eq(lookup_read(b->finder, seq, 1), 0);
     ck_assert(lookup_offer(b->finder, seq, &offer) == (n > 0));
@@ -35,9 +36,10 @@ static int check_guesses(struct bench *b, struct sequence *seq, const int32_t *e
     ck_assert(n == K || offer.k_max == n);
     ck_assert_int_eq(lookup_preview(b->finder, seq, foreseen, K), n);
     for (int i = 0; i < n; i++) {
-        ck_assert(draft.tokens[i] == expected[i] && foreseen[i] == expected[i]);
-        ck_assert_int_eq(seq->tokens[seq->n_tokens + i], expected[i]);
-        ck_assert(draft.q[i].n == 1 && draft.q[i].ids[0] == expected[i] && draft.q[i].p[0] == 1);
+        ck_assert(guess_token(&draft, i) == expected[i] && foreseen[i] == expected[i]);
+        ck_assert_int_eq(draft.parents[draft.chain[i]], i > 0 ? draft.chain[i - 1] : -1);
+        ck_assert(guess_q(&draft, i)->n == 1 && guess_q(&draft, i)->ids[0] == expected[i] &&
+                  guess_q(&draft, i)->p[0] == 1);
     }
     return offer.evidence;
 }
@@ -78,7 +80,7 @@ START_TEST(other_successors_are_siblings)
 {
     struct planner_offer offer = {0};
     struct draft_cost cost;
-    struct draft draft = {0};
+    struct guess_tree draft = {0};
     struct bench b;
     setup(&b, "recycled", false);
     struct sequence *seq = place_text(&b, 0, NULL);
@@ -91,15 +93,16 @@ START_TEST(other_successors_are_siblings)
     for (int most = 0; most <= SIBLINGS_MAX; most++) {
         struct draft_lane lane = {
             .seq = seq, .k = K, .ends = &no_ends, .draft = &draft, .siblings_max = most};
-        draft = (struct draft){.base = seq->n_tokens};
+        draft = (struct guess_tree){.base = seq->n_tokens};
         arena_reset(&b.arena);
         drafter_propose(b.finder, &lane, 1, &b.arena, &cost);
-        ck_assert(draft.n == 2 && draft.tokens[0] == 20 && draft.tokens[1] == 30);
-        ck_assert_int_eq(draft.n_siblings[0], most);
-        ck_assert_int_eq(draft.n_siblings[1], most > 0);
+        ck_assert(draft.n_chain == 2 && guess_token(&draft, 0) == 20 &&
+                  guess_token(&draft, 1) == 30);
+        ck_assert_int_eq(guess_tree_siblings(&draft, 0), most);
+        ck_assert_int_eq(guess_tree_siblings(&draft, 1), most > 0);
         for (int s = 0; s < most; s++) {
-            const struct sparse_dist *q = draft.sibling_q[0][s];
-            ck_assert_int_eq(draft.siblings[0][s], 21 + s);
+            const struct sparse_dist *q = sibling_q(&draft, 0, s);
+            ck_assert_int_eq(sibling_token(&draft, 0, s), 21 + s);
             ck_assert(q->n == 1 && q->ids[0] == 21 + s && q->p[0] == 1);
         }
     }
@@ -209,7 +212,7 @@ START_TEST(guesses_stop_at_ends_and_at_the_vocabulary)
 {
     const struct end_ids ends = {.n = 1, .ids = {21}};
     struct planner_offer offer;
-    struct draft draft;
+    struct guess_tree draft;
     struct bench b;
     setup(&b, "recycled", false);
     struct sequence *seq = place_text(&b, 0, NULL);

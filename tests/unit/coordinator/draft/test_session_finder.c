@@ -5,6 +5,7 @@
 
 #include "coordinator/schedule/places.h"
 #include "tests/support/finder_bench.h"
+#include "tests/support/growth.h"
 
 enum { ALL = 1 << 30 };
 
@@ -29,15 +30,16 @@ static void commit(struct sequence *seq, const int32_t *tokens, int n)
 static void check_guesses(struct bench *b, struct sequence *seq, const int32_t *expected, int n)
 {
     struct planner_offer offer;
-    struct draft draft;
+    struct guess_tree draft;
     ck_assert_int_eq(lookup_read(b->finder, seq, ALL), 0);
     ck_assert(lookup_offer(b->finder, seq, &offer) == (n > 0));
     propose_chain(b, seq, K, &no_ends, &draft);
-    ck_assert_int_eq(draft.n, n);
+    ck_assert_int_eq(draft.n_chain, n);
     for (int i = 0; i < n; i++) {
-        ck_assert_int_eq(draft.tokens[i], expected[i]);
-        ck_assert_int_eq(seq->tokens[seq->n_tokens + i], expected[i]);
-        ck_assert(draft.q[i].n == 1 && draft.q[i].ids[0] == expected[i] && draft.q[i].p[0] == 1);
+        ck_assert_int_eq(guess_token(&draft, i), expected[i]);
+        ck_assert_int_eq(draft.parents[draft.chain[i]], i > 0 ? draft.chain[i - 1] : -1);
+        ck_assert(guess_q(&draft, i)->n == 1 && guess_q(&draft, i)->ids[0] == expected[i] &&
+                  guess_q(&draft, i)->p[0] == 1);
     }
 }
 
@@ -72,7 +74,7 @@ START_TEST(expectations_follow_the_guesses)
     ck_assert_int_eq(lookup_continue_from(b.finder, seq, 12, expected, K, &evidence), 0);
     memcpy(seq->tokens + 12, guesses, sizeof guesses);
     for (int n = 0; n <= 9; n++) {
-        struct draft draft;
+        struct guess_tree draft;
         struct planner_offer offer = {0};
         int32_t whole[21];
         memcpy(whole, text, sizeof text);
@@ -83,7 +85,7 @@ START_TEST(expectations_follow_the_guesses)
         lookup_offer(b.finder, other, &offer);
         propose_chain(&b, other, K, &no_ends, &draft);
         int n_found = lookup_continue_from(b.finder, seq, 12 + n, expected, K, &evidence);
-        ck_assert_int_eq(n_found, draft.n);
+        ck_assert_int_eq(n_found, draft.n_chain);
         ck_assert_mem_eq(expected, draft.tokens, (size_t)n_found * sizeof *expected);
         if (n_found) ck_assert_int_eq(evidence, offer.evidence);
         take_away(&b, other);
@@ -142,7 +144,7 @@ END_TEST
 START_TEST(siblings_are_what_else_came)
 {
     static const int32_t text[] = {1, 2, 3, 9, 1, 2, 4, 9, 8, 1, 2};
-    struct draft draft;
+    struct guess_tree draft;
     struct draft_cost cost;
     struct bench b;
     setup_session(&b);
@@ -152,22 +154,23 @@ START_TEST(siblings_are_what_else_came)
         struct planner_offer offer = {0};
         struct draft_lane lane = {
             .seq = seq, .k = K, .ends = &no_ends, .draft = &draft, .siblings_max = most};
-        draft = (struct draft){.base = seq->n_tokens};
+        draft = (struct guess_tree){.base = seq->n_tokens};
         seq->siblings_max = most;
         ck_assert(lookup_offer(b.finder, seq, &offer));
         arena_reset(&b.arena);
         drafter_propose(b.finder, &lane, 1, &b.arena, &cost);
-        ck_assert(draft.n == K && draft.tokens[0] == 4 && draft.tokens[1] == 9);
+        ck_assert(draft.n_chain == K && guess_token(&draft, 0) == 4 && guess_token(&draft, 1) == 9);
         for (int i = 0; i < K; i++) {
-            ck_assert_int_eq(draft.n_siblings[i], offer.siblings[i]);
+            ck_assert_int_eq(guess_tree_siblings(&draft, i), offer.siblings[i]);
         }
-        ck_assert_int_eq(draft.n_siblings[0], most > 0);
-        ck_assert_int_eq(draft.n_siblings[1], 0);
-        ck_assert_int_eq(draft.n_siblings[2], most > 0); /* behind 9: 8, and before that 1 */
+        ck_assert_int_eq(guess_tree_siblings(&draft, 0), most > 0);
+        ck_assert_int_eq(guess_tree_siblings(&draft, 1), 0);
+        ck_assert_int_eq(guess_tree_siblings(&draft, 2),
+                         most > 0); /* behind 9: 8, and before that 1 */
         if (most == 0) continue;
-        ck_assert(draft.siblings[0][0] == 3 && draft.siblings[2][0] == 1);
-        ck_assert(draft.sibling_q[0][0]->n == 1 && draft.sibling_q[0][0]->ids[0] == 3);
-        ck_assert(draft.sibling_q[0][0]->p[0] == 1);
+        ck_assert(sibling_token(&draft, 0, 0) == 3 && sibling_token(&draft, 2, 0) == 1);
+        ck_assert(sibling_q(&draft, 0, 0)->n == 1 && sibling_q(&draft, 0, 0)->ids[0] == 3);
+        ck_assert(sibling_q(&draft, 0, 0)->p[0] == 1);
     }
     take_away(&b, seq);
     teardown(&b);
@@ -187,19 +190,19 @@ START_TEST(the_first_four_guesses_have_siblings)
     for (int n_vocab = 92; n_vocab <= 94; n_vocab++) {
         struct planner_offer offer = {0};
         struct draft_cost cost;
-        struct draft draft = {.base = seq->n_tokens};
+        struct guess_tree draft = {.base = seq->n_tokens};
         struct draft_lane lane = {
             .seq = seq, .k = K, .ends = &no_ends, .draft = &draft, .siblings_max = SIBLINGS_MAX};
         drafters_set_vocabulary(&b.drafters, n_vocab);
         ck_assert(lookup_offer(b.finder, seq, &offer));
         arena_reset(&b.arena);
         drafter_propose(b.finder, &lane, 1, &b.arena, &cost);
-        ck_assert_int_eq(draft.n, K);
+        ck_assert_int_eq(draft.n_chain, K);
         for (int i = 0; i < K; i++) {
             int n_siblings = i < 4 && 90 + i < n_vocab ? 1 : 0;
-            ck_assert_int_eq(draft.n_siblings[i], n_siblings);
+            ck_assert_int_eq(guess_tree_siblings(&draft, i), n_siblings);
             ck_assert_int_eq(offer.siblings[i], n_siblings);
-            if (n_siblings) ck_assert_int_eq(draft.siblings[i][0], 90 + i);
+            if (n_siblings) ck_assert_int_eq(sibling_token(&draft, i, 0), 90 + i);
         }
     }
     take_away(&b, seq);
@@ -214,20 +217,20 @@ START_TEST(guesses_stop_at_ends_and_at_the_vocabulary)
     static const int32_t ends_at[] = {8};
     const struct end_ids ends = {.n = 1, .ids = {8}};
     struct planner_offer offer;
-    struct draft draft;
+    struct guess_tree draft;
     struct bench b;
     setup_session(&b);
     struct sequence *seq = place_text(&b, 0, text, 7);
     lookup_read(b.finder, seq, ALL);
     propose_chain(&b, seq, K, &ends, &draft);
-    ck_assert(draft.n == 2 && draft.is_over && draft.tokens[1] == ends_at[0]);
+    ck_assert(draft.n_chain == 2 && draft.is_over && guess_token(&draft, 1) == ends_at[0]);
     drafters_set_vocabulary(&b.drafters, 8);
     propose_chain(&b, seq, K, &no_ends, &draft);
-    ck_assert(draft.n == 1 && !draft.is_over);
+    ck_assert(draft.n_chain == 1 && !draft.is_over);
     drafters_set_vocabulary(&b.drafters, 7);
     ck_assert(!lookup_offer(b.finder, seq, &offer));
     propose_chain(&b, seq, K, &no_ends, &draft);
-    ck_assert_int_eq(draft.n, 0);
+    ck_assert_int_eq(draft.n_chain, 0);
     take_away(&b, seq);
     teardown(&b);
 }
@@ -257,7 +260,7 @@ START_TEST(parts_and_lost_places_change_nothing)
     enum { N = 5000 };
     static int32_t text[N];
     struct planner_offer whole, parts;
-    struct draft from_whole, from_parts;
+    struct guess_tree from_whole, from_parts;
     struct error err;
     struct bench b;
     uint32_t x = 7;
@@ -275,13 +278,13 @@ START_TEST(parts_and_lost_places_change_nothing)
     for (int left = N; left > 0; left = lookup_read(b.finder, seq, 37)) {
         ck_assert(!lookup_offer(b.finder, seq, &parts));
         propose_chain(&b, seq, K, &no_ends, &from_parts);
-        ck_assert_int_eq(from_parts.n, 0);
+        ck_assert_int_eq(from_parts.n_chain, 0);
     }
     ck_assert(lookup_offer(b.finder, seq, &parts));
     propose_chain(&b, seq, K, &no_ends, &from_parts);
-    ck_assert(parts.evidence == whole.evidence && from_parts.n == from_whole.n);
-    for (int i = 0; i < from_whole.n; i++) {
-        ck_assert_int_eq(from_parts.tokens[i], from_whole.tokens[i]);
+    ck_assert(parts.evidence == whole.evidence && from_parts.n_chain == from_whole.n_chain);
+    for (int i = 0; i < from_whole.n_chain; i++) {
+        ck_assert_int_eq(guess_token(&from_parts, i), guess_token(&from_whole, i));
     }
     take_away(&b, seq);
     teardown(&b);

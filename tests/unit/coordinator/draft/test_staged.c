@@ -6,6 +6,7 @@
 #include "coordinator/draft/staged.h"
 #include "speculation/planner/stage.h"
 #include "tests/support/finder_bench.h"
+#include "tests/support/growth.h"
 
 enum { ALL = 1 << 20 };
 
@@ -18,7 +19,7 @@ struct staging {
     struct planner planner;
     struct staged staged;
     struct sequence *seq;
-    struct draft draft;
+    struct guess_tree draft;
     struct draft_lane lane;
 };
 
@@ -27,7 +28,7 @@ static void open_staging(struct staging *s, enum staged_mode mode)
     *s = (struct staging){0};
     setup(&s->bench, "session", false);
     s->seq = place_studied(&s->bench, 0, NULL, text, N_TEXT);
-    s->draft = (struct draft){.base = N_TEXT};
+    s->draft = (struct guess_tree){.base = N_TEXT};
     s->lane = (struct draft_lane){.seq = s->seq, .k = K, .ends = &no_ends, .draft = &s->draft};
     staged_begin(&s->staged, mode, &s->bench.drafters, &s->planner);
     ck_assert(s->staged.finder == s->bench.finder);
@@ -57,7 +58,7 @@ static int expect(struct staging *s)
 {
     struct draft_lane *lanes[] = {&s->lane};
     s->staged.base.expect(&s->staged.base, lanes, 1);
-    ck_assert_int_eq(s->lane.expected.begin, s->draft.n);
+    ck_assert_int_eq(s->lane.expected.begin, s->draft.n_chain);
     return s->lane.expected.n;
 }
 
@@ -65,9 +66,10 @@ static int expect(struct staging *s)
 static void guess(struct staging *s, const int32_t *tokens, int n)
 {
     struct draft_lane *lanes[] = {&s->lane};
-    memcpy(s->seq->tokens + N_TEXT + s->draft.n, tokens, (size_t)n * sizeof *tokens);
-    memcpy(s->draft.tokens + s->draft.n, tokens, (size_t)n * sizeof *tokens);
-    s->draft.n += n;
+    memcpy(s->seq->tokens + N_TEXT + s->draft.n_chain, tokens, (size_t)n * sizeof *tokens);
+    for (int i = 0; i < n; i++) {
+        guess_tree_extend(&s->draft, 0, tokens[i], NULL);
+    }
     s->staged.base.compare(&s->staged.base, lanes, 1);
 }
 
@@ -188,7 +190,7 @@ START_TEST(each_lane_has_its_own_expectations)
 {
     static struct staging s;
     static const int32_t other_text[] = {30, 31, 32, 33, 30, 31};
-    struct draft draft = {.base = 6};
+    struct guess_tree draft = {.base = 6};
     open_staging(&s, STAGED_ON);
     struct sequence *other = place_studied(&s.bench, 1, NULL, other_text, 6);
     struct draft_lane lane = {.seq = other, .k = 3, .ends = &no_ends, .draft = &draft};

@@ -183,10 +183,10 @@ START_TEST(the_paths_of_a_tree_are_lanes)
     static const int32_t want_lane[] = {0, 1, 1, 1, 1, 2, 2, 3},
                          want_pos[] = {40, 13, 14, 15, 16, 16, 17, 15},
                          want_end[] = {1, 4, 4, 3, 2, 3, 3, 4};
-    struct guess_tree shape_of_tree;
+    struct tree_layout shape_of_tree;
     struct attention_tree tree;
     struct error err;
-    CHECK_OK(guess_tree_init(&shape_of_tree, parents, 5, &err));
+    CHECK_OK(tree_layout_init(&shape_of_tree, parents, 5, &err));
     attention_tree_place(&tree, &shape_of_tree, tables[1], tails, 13, 2);
     const struct attention_lane lanes[] = {{0, 1, 40, tables[0], NULL},
                                            {1, 7, 13, tables[1], &tree}};

@@ -55,6 +55,32 @@ START_TEST(a_chain_decides_as_the_rule_over_chains)
 }
 END_TEST
 
+/* Without siblings and with them rule_accept says what the rule's function over trees says, and a
+ * chain needs no room. */
+START_TEST(a_rule_accepts_any_tree)
+{
+    static struct tree_round round;
+    const struct rule *rule = &accept_rules[_i / 2];
+    struct arena arena;
+    struct error err;
+    CHECK_OK(arena_open(&arena, _i % 2 ? 1 << 16 : 1, &err));
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        int32_t best[TREE_NODES_MAX][1];
+        const struct rng_address at = {seed, 40, 38};
+        struct tree_result wanted, result;
+        tree_make_round(&world, _i % 2 ? &mixed : &chain, false, 3, &at, &round);
+        if (rule->accept == accept_match) one_hot_rows(&round, best);
+        arena_reset(&arena);
+        wanted = rule->accept_tree(&round.tree, round.rows, &at, scratch);
+        CHECK_OK(rule_accept(rule, &round.tree, round.rows, &at, &arena, &result, &err));
+        ck_assert(result.n_accepted == wanted.n_accepted && result.next == wanted.next);
+        ck_assert_int_eq(memcmp(result.path, wanted.path, (size_t)wanted.n_accepted * sizeof(int)),
+                         0);
+    }
+    arena_close(&arena);
+}
+END_TEST
+
 START_TEST(a_chain_decides_by_k_sequential_selection_as_by_rejection)
 {
     static struct tree_round round;
@@ -76,7 +102,7 @@ START_TEST(malformed_trees_are_refused)
     const struct rng_address at = {5, 40, 38};
     tree_make_round(&world, &mixed, false, 3, &at, &round);
     CHECK_OK(tree_check(&round.tree, world.n_vocab, &err));
-    struct tree tree = round.tree;
+    struct guess_tree tree = round.tree;
     tree.n = TREE_NODES_MAX + 1;
     CHECK_ERR(tree_check(&tree, world.n_vocab, &err), ERR_ARGUMENT, "65 nodes");
     tree = round.tree;
@@ -106,17 +132,17 @@ START_TEST(children_siblings_depths_and_coins_are_found)
     const int depth[] = {1, 2, 3, 1, 2, 2, 1, 2, 2};
     const uint32_t index[] = {0, 0, 0, 1, 1, 2, 2, 3, 4};
     for (int i = 0; i < 9; i++) {
-        ck_assert_int_eq(tree_child(&round.tree, i), child[i]);
-        ck_assert_int_eq(tree_sibling(&round.tree, i), sibling[i]);
-        ck_assert_int_eq(tree_depth(&round.tree, i), depth[i]);
+        ck_assert_int_eq(guess_tree_child(&round.tree, i), child[i]);
+        ck_assert_int_eq(guess_tree_sibling(&round.tree, i), sibling[i]);
+        ck_assert_int_eq(guess_tree_depth(&round.tree, i), depth[i]);
         ck_assert_uint_eq(tree_coin_index(&round.tree, i), index[i]);
     }
-    ck_assert_int_eq(tree_child(&round.tree, -1), 0);
+    ck_assert_int_eq(guess_tree_child(&round.tree, -1), 0);
 }
 END_TEST
 
 /* p of a row that is asked for over 4 slices, for each id that a child may have guessed. */
-static void check_merged_row(const struct tree *tree, int node, const float *logits)
+static void check_merged_row(const struct guess_tree *tree, int node, const float *logits)
 {
     struct error err;
     struct arena arena;
@@ -125,11 +151,10 @@ static void check_merged_row(const struct tree *tree, int node, const float *log
     struct target_row row;
     bool more;
     int32_t ids[TREE_VOCAB];
-    struct sparse_dist q;
     const struct sampling_params params = {.temperature = 1, .top_p = 1};
     struct target_want want = {.rule = &accept_rules[RULE_REJECTION], .params = &params};
     CHECK_OK(arena_open(&arena, 1 << 20, &err));
-    multi_draft_want(tree, node, ids, &q, &want);
+    CHECK_OK(multi_draft_want(tree, node, &arena, &want, &err));
     target_row_wish(&want, &wish);
     for (int s = 0; s < 4; s++) {
         int32_t first;
@@ -145,7 +170,7 @@ static void check_merged_row(const struct tree *tree, int node, const float *log
         sum += exp((double)logits[i]);
     }
     ck_assert_int_eq(row.n, multi_draft_ids(tree, node, ids));
-    for (int c = tree_child(tree, node); c >= 0; c = tree_sibling(tree, c)) {
+    for (int c = guess_tree_child(tree, node); c >= 0; c = guess_tree_sibling(tree, c)) {
         for (int i = 0; i < tree->q[c]->n; i++) {
             int32_t id = tree->q[c]->ids[i];
             double wanted = exp((double)logits[id]) / sum;
@@ -181,7 +206,7 @@ END_TEST
 START_TEST(more_ids_than_may_be_named_ask_for_the_whole_row)
 {
     enum { MANY = ROW_IDS_MAX / 2 + 1 };
-    static int32_t even[MANY], odd[MANY], ids[2 * MANY];
+    static int32_t even[MANY], odd[MANY];
     static float p[MANY];
     for (int i = 0; i < MANY; i++) {
         even[i] = 2 * i;
@@ -189,14 +214,17 @@ START_TEST(more_ids_than_may_be_named_ask_for_the_whole_row)
         p[i] = 1.0f / MANY;
     }
     const struct sparse_dist one = {MANY, even, p}, other = {MANY, odd, p};
-    struct tree tree = {.n = 2, .tokens = {0, 1}, .parents = {-1, -1}, .q = {&one, &other}};
-    struct sparse_dist q;
+    struct guess_tree tree = {.n = 2, .tokens = {0, 1}, .parents = {-1, -1}, .q = {&one, &other}};
     struct target_want want = {.rule = &accept_rules[RULE_REJECTION]};
-    multi_draft_want(&tree, -1, ids, &q, &want);
-    ck_assert(q.n == 2 * MANY && want.full_rows);
-    for (int i = 0; i < q.n; i++) {
-        ck_assert_int_eq(ids[i], i);
+    struct arena arena;
+    struct error err;
+    CHECK_OK(arena_open(&arena, 1 << 20, &err));
+    CHECK_OK(multi_draft_want(&tree, -1, &arena, &want, &err));
+    ck_assert(want.q->n == 2 * MANY && want.full_rows);
+    for (int i = 0; i < want.q->n; i++) {
+        ck_assert_int_eq(want.q->ids[i], i);
     }
+    arena_close(&arena);
 }
 END_TEST
 
@@ -261,7 +289,7 @@ START_TEST(typical_takes_the_longest_typical_path)
                 const struct target_row *row = &round.rows[round.tree.parents[k] + 1];
                 is_kept &= (double)target_row_prob(row, round.tree.tokens[k]) > 0.09;
             }
-            int depth = tree_depth(&round.tree, i);
+            int depth = guess_tree_depth(&round.tree, i);
             if (is_kept && depth > longest) longest = depth;
         }
         struct tree_result result = tree_accept_typical(&round.tree, round.rows, &at, scratch);
@@ -278,6 +306,7 @@ int main(void)
     TCase *tcase = tcase_create("decisions");
     tree_world_open(&world);
     tcase_add_loop_test(tcase, a_chain_decides_as_the_rule_over_chains, 0, RULE_COUNT);
+    tcase_add_loop_test(tcase, a_rule_accepts_any_tree, 0, 2 * RULE_COUNT);
     tcase_add_test(tcase, a_chain_decides_by_k_sequential_selection_as_by_rejection);
     tcase_add_test(tcase, malformed_trees_are_refused);
     tcase_add_test(tcase, children_siblings_depths_and_coins_are_found);

@@ -52,10 +52,11 @@ static void not_independent(const struct tree_world *world, const struct tree_pl
 }
 
 /* Wrong: the path is chosen among three and judged as if it were the only one. */
-static struct tree_result forgets_the_choice(const struct tree *tree, const struct target_row *rows,
+static struct tree_result forgets_the_choice(const struct guess_tree *tree,
+                                             const struct target_row *rows,
                                              const struct rng_address *at, double *room)
 {
-    struct tree one = {.n = 0};
+    struct guess_tree one = {.n = 0};
     struct target_row own[TREE_NODES_MAX + 1] = {rows[0]};
     int length = tree->n / 3, best = 0;
     double best_ratio = -1;

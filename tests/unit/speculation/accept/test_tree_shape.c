@@ -139,7 +139,7 @@ END_TEST
 START_TEST(ranks_are_learned_and_old_ones_fade)
 {
     struct tree_ranks ranks = {0};
-    struct tree tree = {.n = 3, .parents = {-1, 0, -1}};
+    struct guess_tree tree = {.n = 3, .parents = {-1, 0, -1}};
     ck_assert_double_eq_tol(tree_ranks_chance(&ranks, 0, 0), 0.6, 1e-12);
     ck_assert_double_eq_tol(tree_ranks_chance(&ranks, 9, 1), 0.25, 1e-12);
     for (int phase = 0; phase < 2; phase++) {
@@ -162,24 +162,6 @@ START_TEST(ranks_are_learned_and_old_ones_fade)
 }
 END_TEST
 
-START_TEST(nodes_come_into_preorder)
-{
-    const struct tree drawn = {
-        .n = 6, .tokens = {10, 11, 12, 13, 14, 15}, .parents = {-1, -1, 1, 0, 1, 2}};
-    const int parents[] = {-1, 0, -1, 2, 3, 2}, tokens[] = {10, 13, 11, 12, 15, 14};
-    const int wanted[] = {0, 2, 3, 1, 5, 4};
-    struct tree tree;
-    int place[6];
-    tree_in_preorder(&drawn, &tree, place);
-    ck_assert_int_eq(tree.n, 6);
-    for (int i = 0; i < 6; i++) {
-        ck_assert_int_eq(tree.parents[i], parents[i]);
-        ck_assert_int_eq(tree.tokens[i], tokens[i]);
-        ck_assert_int_eq(place[i], wanted[i]);
-    }
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("tree_shape");
@@ -188,7 +170,6 @@ int main(void)
     tcase_add_test(tcase, the_programme_finds_the_best_of_all_trees);
     tcase_add_test(tcase, what_does_not_pay_has_no_tree);
     tcase_add_test(tcase, ranks_are_learned_and_old_ones_fade);
-    tcase_add_test(tcase, nodes_come_into_preorder);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -49,15 +49,15 @@ END_TEST
 static void adaptive(const struct tree_world *world, const struct tree_plan *plan, int context,
                      const struct rng_address *at, struct tree_round *round)
 {
-    struct tree early = {.n = 0}; /* the root's children, as they were drawn */
+    struct guess_tree early = {.n = 0}; /* the root's children, as they were drawn */
     (void)plan;
     tree_grow(world, &early, -1, false, context, at);
     bool has_second = early.tokens[0] % 3 != 0;
     if (has_second) tree_grow(world, &early, -1, false, context, at);
     if (has_second && early.tokens[1] % 2 == 0) tree_grow(world, &early, -1, false, context, at);
-    struct tree *tree = &round->tree;
+    struct guess_tree *tree = &round->tree;
     int last = early.tokens[early.n - 1], grown[3] = {-1, -1, -1};
-    *tree = (struct tree){.n = 0};
+    *tree = (struct guess_tree){.n = 0};
     round->at = *at;
     for (int i = 0; i < early.n; i++) { /* the same coins give the same tokens */
         grown[i] = tree->n;
@@ -79,10 +79,10 @@ static void found_beside(const struct tree_world *world, const struct tree_plan 
     static float one = 1;
     static struct sparse_dist hot[TREE_VOCAB];
     static const int parents[] = {-1, 0, 0, 0, -1, -1}, ranks[] = {0, -1, 0, 1, 1, 2};
-    struct tree *tree = &round->tree;
+    struct guess_tree *tree = &round->tree;
     (void)plan;
     round->at = *at;
-    *tree = (struct tree){.n = 0};
+    *tree = (struct guess_tree){.n = 0};
     for (int i = 0; i < 6; i++) {
         int own = tree_node_context(world, tree, parents[i], context);
         int32_t token = (3 * own + ranks[i]) % world->n_vocab;
@@ -107,9 +107,9 @@ struct following {
 static void follow(const struct tree_world *world, const struct following *f, int context,
                    const struct rng_address *at, struct tree_round *round)
 {
-    struct tree drawn = {.n = 0};
+    struct guess_tree drawn = {.n = 0};
     double value[TREE_NODES_MAX + 1] = {1};
-    int place[TREE_NODES_MAX], first = -1;
+    int first = -1;
     for (int layer = 0; layer < 3; layer++) {
         int chosen[TREE_NODES_MAX], end = drawn.n, begin = first;
         int n_last = layer == 0 ? 1 : end - begin;
@@ -132,7 +132,8 @@ static void follow(const struct tree_world *world, const struct following *f, in
         first = layer == 0 ? 0 : end;
     }
     round->at = *at;
-    tree_in_preorder(&drawn, &round->tree, place);
+    round->tree = drawn;
+    guess_tree_sort(&round->tree);
     tree_make_rows(world, round, context);
 }
 
@@ -159,10 +160,10 @@ static void dropping(const struct tree_world *world, const struct tree_plan *pla
 {
     (void)plan;
     round->at = *at;
-    round->tree = (struct tree){.n = 0};
+    round->tree = (struct guess_tree){.n = 0};
     tree_grow(world, &round->tree, -1, false, context, at);
     tree_grow(world, &round->tree, -1, false, context, at);
-    const struct tree *tree = &round->tree;
+    const struct guess_tree *tree = &round->tree;
     while (tree->n > 0) {
         int last = tree->n - 1;
         if (sparse_prob(tree->q[last], tree->tokens[last]) >= 0.25f) break;
@@ -177,7 +178,7 @@ static void sorted(const struct tree_world *world, const struct tree_plan *plan,
 {
     (void)plan;
     tree_make_round(world, &plans[1], false, context, at, round);
-    struct tree *tree = &round->tree;
+    struct guess_tree *tree = &round->tree;
     for (int i = 1; i < tree->n; i++) {
         for (int k = i; k > 0; k--) {
             int32_t token = tree->tokens[k], before = tree->tokens[k - 1];
@@ -215,7 +216,7 @@ START_TEST(shapes_may_depend_on_what_was_drawn)
 END_TEST
 
 /* Wrong: what replaces rejected guesses is drawn from p. */
-static struct tree_result next_of_p(const struct tree *tree, const struct target_row *rows,
+static struct tree_result next_of_p(const struct guess_tree *tree, const struct target_row *rows,
                                     const struct rng_address *at, double *room)
 {
     struct tree_result result = tree_accept_traversal(tree, rows, at, room);

@@ -105,10 +105,13 @@ struct ask {
 static int choose(struct planner *p, const struct planner_sequence *seq, const struct ask *ask)
 {
     const struct planner_load load = {.n_rows_max = 64, .is_alone = true};
-    struct planner_lane lane = {
-        .seq = seq, .k_max = ask->k_max, .n_missed = ask->n_missed, .n_left = ask->n_left, .k = -1};
+    struct planner_lane lane = {.seq = seq,
+                                .k_max = ask->k_max,
+                                .n_missed = ask->n_missed,
+                                .n_left = ask->n_left,
+                                .tree = {.n = 5, .n_chain = 5}};
     planner_share(p, &lane, 1, &load);
-    return lane.k;
+    return lane.tree.n_chain;
 }
 
 /* A round of a single stream of k guesses, of which n stayed; the draft had missed n_missed
@@ -338,10 +341,10 @@ START_TEST(drafting_behind_a_step_of_others_is_free)
     for (int i = 0; i < 2; i++) {
         struct planner copy = planner;
         struct planner_lane lane = {
-            .seq = &seq, .k_max = 16, .n_missed = 1, .n_left = 400, .k = -1};
+            .seq = &seq, .k_max = 16, .n_missed = 1, .n_left = 400, .tree = {.n = 5, .n_chain = 5}};
         load.n_hidden_rows = i;
         planner_share(&copy, &lane, 1, &load);
-        k[i] = lane.k;
+        k[i] = lane.tree.n_chain;
     }
     ck_assert_msg(k[0] <= 1 && k[1] >= 2 && k[1] <= 5, "alone K = %d, behind a step %d", k[0],
                   k[1]);

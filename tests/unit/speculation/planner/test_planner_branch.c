@@ -76,23 +76,26 @@ static int play_lane(struct sim *sim, int i)
     int drafted, right;
     play(sim->world, &drafted, &right);
     if (lane->offer) {
-        int n = least(right, lane->k);
-        ck_assert_int_eq(lane->branch.n, 0);
-        planner_observe_offer(&sim->planner, &text->seq, lane->offer, lane->k, n);
+        int n = least(right, lane->tree.n_chain);
+        ck_assert_int_eq(guess_tree_count(&lane->tree, GUESS_BRANCH), 0);
+        planner_observe_offer(&sim->planner, &text->seq, lane->offer, lane->tree.n_chain, n);
         return n + 1;
     }
-    int n = least(drafted, lane->k), n_branch = least(right, lane->branch.n);
+    int n = least(drafted, lane->tree.n_chain),
+        n_branch = least(right, guess_tree_count(&lane->tree, GUESS_BRANCH));
     int added = n_branch > n ? n_branch - n : 0, n_committed = n + added + 1;
-    planner_observe_lane(&sim->planner, &text->seq, lane->k, n);
-    if (lane->branch.n == 0) {
+    planner_observe_lane(&sim->planner, &text->seq, lane->tree.n_chain, n);
+    if (guess_tree_count(&lane->tree, GUESS_BRANCH) == 0) {
         planner_observe_untaken(&sim->planner, &text->seq, &sim->found, least(N_FOUND, n_committed),
                                 least(right, n_committed));
     } else {
-        ck_assert(lane->k > 0 && lane->branch.n <= N_FOUND && sim->found.is_fixed);
+        ck_assert(lane->tree.n_chain > 0 &&
+                  guess_tree_count(&lane->tree, GUESS_BRANCH) <= N_FOUND && sim->found.is_fixed);
         planner_observe_branch(&sim->planner, &text->seq, &lane->branch,
-                               least(lane->branch.n, n_committed), n_branch, added);
+                               least(guess_tree_count(&lane->tree, GUESS_BRANCH), n_committed),
+                               n_branch, added);
     }
-    sim->n_branch += lane->branch.n;
+    sim->n_branch += guess_tree_count(&lane->tree, GUESS_BRANCH);
     return n_committed;
 }
 
@@ -117,12 +120,13 @@ static void run_round(struct sim *sim)
     planner_share(&sim->planner, sim->lanes, w->n_lanes, &load);
     for (int i = 0; i < w->n_lanes; i++) {
         const struct planner_lane *lane = &sim->lanes[i];
-        round.n_rows += lane->k + lane->branch.n;
-        for (int j = 0; j < lane->k; j++) {
+        round.n_rows += lane->tree.n_chain + guess_tree_count(&lane->tree, GUESS_BRANCH);
+        for (int j = 0; j < lane->tree.n_chain; j++) {
             round.pass_lanes[j] += !lane->offer;
-            round.n_rows += lane->siblings[j];
+            round.n_rows += guess_tree_siblings(&lane->tree, j);
         }
-        if (!lane->offer && lane->k > round.n_passes) round.n_passes = lane->k;
+        if (!lane->offer && lane->tree.n_chain > round.n_passes)
+            round.n_passes = lane->tree.n_chain;
     }
     round.first_pass_tokens = round.pass_lanes[0];
     ck_assert_int_le(round.n_rows, load.n_rows_max);
@@ -200,8 +204,8 @@ START_TEST(what_is_drawn_is_no_branch)
                                     .offers = &offer,
                                     .n_offers = 1};
         planner_share(&planner, &lane, 1, &load);
-        ck_assert(lane.k > 0 && !lane.offer);
-        ck_assert_int_eq(lane.branch.n > 0, is_fixed);
+        ck_assert(lane.tree.n_chain > 0 && !lane.offer);
+        ck_assert_int_eq(guess_tree_count(&lane.tree, GUESS_BRANCH) > 0, is_fixed);
     }
 }
 END_TEST

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/guess_tree.h"
+#include "base/tree_layout.h"
 #include "speculation/planner/order.h"
 #include "speculation/planner/planner.h"
 #include "tests/support/check_util.h"
@@ -123,10 +123,12 @@ static void check_learned(const struct growth *growth, const uint8_t *siblings, 
 {
     struct planner p;
     struct planner_sequence seq;
+    struct guess_tree plan;
     know(&p, &seq, 0);
+    growth_plan(2, siblings, growth, &plan);
     for (int i = 0; i < 4000; i++) {
         bool is_kept = (int)((i + 1) * stays) > (int)(i * stays);
-        planner_observe_following(&p, &seq, 2, siblings, growth, place, is_kept);
+        planner_observe_following(&p, &seq, &plan, place, is_kept);
     }
     double shift = stays / (1 - stays) / (expected / (1 - expected));
     ck_assert_double_eq_tol((double)planner_trust_shift(&p.grown), shift, 0.03 * shift);
@@ -150,30 +152,32 @@ START_TEST(what_trees_that_follow_q_bring_is_held_against_the_plan)
     struct planner p;
     struct planner_sequence seq;
     know(&p, &seq, 0);
-    planner_observe_following(&p, &seq, 2, siblings, &one, 2, true); /* nothing is planned there */
+    struct guess_tree plan;
+    growth_plan(2, siblings, &one, &plan);
+    planner_observe_following(&p, &seq, &plan, 2, true); /* nothing is planned there */
     ck_assert(p.grown.tested == 0);
 }
 END_TEST
 
 /* ---- what is handed out ---- */
 
-/* A growth is what its header says, and the whole is a tree that a lane may be. */
+/* Guesses after siblings come in the order in which they are drawn, and the whole is a tree that a
+ * lane may be. */
 static void check_lane(const struct planner_lane *lane)
 {
-    struct guess_tree tree;
+    struct guess_tree tree = lane->tree;
+    struct tree_layout layout;
     struct error err;
-    int32_t parents[TREE_NODES_MAX];
-    const struct growth *growth = &lane->growth;
-    int n = lane->k + growth->n;
-    for (int i = 0; i < DRAFT_MAX; i++) {
-        n += lane->siblings[i];
-    }
+    const struct draft_view view = view_draft(&tree);
+    const struct growth *growth = &view.grown;
+    ck_assert(growth->n == 0 || (lane->grows && !lane->offer));
+    ck_assert(growth->n == 0 || guess_tree_count(&tree, GUESS_BRANCH) == 0);
     for (int i = 0; i < growth->n; i++) {
         int parent = growth->parents[i], place = growth_place(growth, i);
-        ck_assert(lane->grows && !lane->offer && lane->branch.n == 0 && parent < i);
+        ck_assert_int_lt(parent, i);
         if (parent < 0) {
-            ck_assert_int_lt(growth_guess(parent), lane->k);
-            ck_assert_int_lt(growth_sibling(parent), lane->siblings[growth_guess(parent)]);
+            ck_assert_int_lt(growth_guess(parent), view.n);
+            ck_assert_int_lt(growth_sibling(parent), view.n_siblings[growth_guess(parent)]);
         }
         ck_assert(place < lane->k_max && (i == 0 || place >= growth_place(growth, i - 1)));
         ck_assert_int_le(i - growth_first(growth, i), lane->siblings_max);
@@ -181,10 +185,11 @@ static void check_lane(const struct planner_lane *lane)
             ck_assert_int_ne(growth->parents[j], parent);
         }
     }
-    ck_assert_int_le(n, lane->nodes_max);
-    if (n == 0) return;
-    ck_assert_int_eq(growth_tree(lane->k, lane->siblings, &lane->growth, parents), n);
-    CHECK_OK(guess_tree_init(&tree, parents, n, &err));
+    ck_assert_int_le(tree.n, lane->nodes_max);
+    if (tree.n == 0) return;
+    guess_tree_sort(&tree);
+    ck_assert_int_eq(tree.n_chain, view.n);
+    CHECK_OK(tree_layout_init(&layout, tree.parents, tree.n, &err));
 }
 
 /* ---- simulated texts ---- */
@@ -236,26 +241,35 @@ static int kept_of(const struct world *w, int n)
     return kept;
 }
 
-/* Follows guesses behind a sibling; returns how many stay. */
+/* Follows guesses after a sibling; returns how many stay. */
 static int play_growth(struct sim *sim, struct planner_sequence *seq,
-                       const struct planner_lane *lane, int parent)
+                       const struct planner_lane *lane, int node)
 {
-    const struct growth *growth = &lane->growth;
+    const struct guess_tree *tree = &lane->tree;
     int n_kept = 0;
-    for (int at = 0; at < growth->n; at++) {
-        int n = 0;
-        if (growth->parents[at] != parent) continue;
-        while (at + n < growth->n && growth->parents[at + n] == parent) {
+    for (int child; (child = guess_tree_child(tree, node)) >= 0; n_kept++) {
+        int n = 0, place = guess_tree_place(tree, child);
+        for (int c = child; c >= 0; c = guess_tree_sibling(tree, c)) {
             n++;
         }
         int kept = kept_of(sim->world, n);
-        planner_observe_grown(&sim->planner, seq, growth_place(growth, at), n, kept);
+        planner_observe_grown(&sim->planner, seq, place, n, kept);
         if (kept == n) return n_kept;
-        n_kept++;
-        parent = at + kept;
-        at += n - 1;
+        for (node = child; kept > 0; kept--) {
+            node = guess_tree_sibling(tree, node);
+        }
     }
     return n_kept;
+}
+
+/* The node of a sibling of the chain's guess for a place. */
+static int sibling_of(const struct guess_tree *tree, int place, int sibling)
+{
+    int node = tree->chain[place];
+    for (; sibling >= 0; sibling--) {
+        node = guess_tree_sibling(tree, node);
+    }
+    return node;
 }
 
 /* Tokens that a lane commits. */
@@ -264,44 +278,43 @@ static int play_lane(struct sim *sim, int i)
     const struct planner_lane *lane = &sim->lanes[i];
     struct planner_sequence *seq = &sim->seqs[i];
     int n = 0, n_more = 0, kept = 0;
-    while (n < lane->k && coin(&coins) < sim->world->alpha) {
+    while (n < lane->tree.n_chain && coin(&coins) < sim->world->alpha) {
         n++;
     }
-    int n_siblings = n < lane->k ? lane->siblings[n] : 0;
+    int n_siblings = n < lane->tree.n_chain ? guess_tree_siblings(&lane->tree, n) : 0;
     while (kept < n_siblings && coin(&coins) >= sim->world->sibling[kept]) {
         kept++;
     }
-    if (kept < n_siblings) n_more = 1 + play_growth(sim, seq, lane, growth_behind(n, kept));
-    planner_observe_lane(&sim->planner, seq, lane->k, n);
+    if (kept < n_siblings)
+        n_more = 1 + play_growth(sim, seq, lane, sibling_of(&lane->tree, n, kept));
+    planner_observe_lane(&sim->planner, seq, lane->tree.n_chain, n);
     planner_observe_siblings(&sim->planner, seq, NULL, n_siblings, kept);
     return n + 1 + n_more;
 }
 
-/* Whether pass `pass` must read a guess behind which something is made in it. */
-static bool is_read(const struct growth *growth, int parent, int pass)
+/* Whether pass `pass` must read a guess after which something is made in it. */
+static bool is_read(const struct guess_tree *tree, int node, int pass)
 {
-    for (int i = 0; i < growth->n; i++) {
-        if (growth_place(growth, i) != pass) continue;
-        for (int at = i; at >= 0; at = growth->parents[at]) {
-            if (growth->parents[at] == parent) return true;
+    for (int i = node + 1; i < tree->n; i++) {
+        if (!(tree->marks[i] & GUESS_GROWN) || guess_tree_place(tree, i) != pass) continue;
+        for (int at = i; at >= 0; at = tree->parents[at]) {
+            if (tree->parents[at] == node) return true;
         }
     }
     return false;
 }
 
-/* Rows that the draft reads more in a pass because of guesses behind siblings. */
+/* Rows that the draft reads more in a pass because of guesses after siblings. */
 static int rows_more(const struct planner_lane *lane, int pass)
 {
+    const struct guess_tree *tree = &lane->tree;
     int n = 0, fork = pass;
-    for (int i = 0; i < pass && i < lane->k; i++) {
-        for (int s = 0; s < lane->siblings[i]; s++) {
-            if (!is_read(&lane->growth, growth_behind(i, s), pass)) continue;
-            n++;
-            fork = i < fork ? i : fork;
-        }
-    }
-    for (int i = 0; i < lane->growth.n; i++) {
-        n += growth_place(&lane->growth, i) < pass && is_read(&lane->growth, i, pass) ? 1 : 0;
+    for (int i = 0; i < tree->n; i++) {
+        int place = guess_tree_place(tree, i);
+        bool is_beside = tree->marks[i] & (GUESS_SIBLING | GUESS_GROWN);
+        if (!is_beside || place >= pass || !is_read(tree, i, pass)) continue;
+        n++;
+        if (tree->marks[i] & GUESS_SIBLING) fork = place < fork ? place : fork;
     }
     return n + pass - fork;
 }
@@ -311,17 +324,17 @@ static void count_rows(struct sim *sim, struct planner_round *round)
     for (int i = 0; i < sim->world->n_lanes; i++) {
         const struct planner_lane *lane = &sim->lanes[i];
         check_lane(lane);
-        int n_passes = lane->k;
-        round->n_rows += lane->k + lane->growth.n;
-        sim->n_grown += lane->growth.n;
-        if (lane->growth.n > 0) {
-            int last = growth_place(&lane->growth, lane->growth.n - 1) + 1;
+        int n_passes = lane->tree.n_chain;
+        round->n_rows += lane->tree.n_chain + guess_tree_count(&lane->tree, GUESS_GROWN);
+        sim->n_grown += guess_tree_count(&lane->tree, GUESS_GROWN);
+        if (guess_tree_count(&lane->tree, GUESS_GROWN) > 0) {
+            int last = guess_tree_place(&lane->tree, lane->tree.n - 1) + 1;
             n_passes = n_passes > last ? n_passes : last;
         }
         for (int j = 0; j < n_passes; j++) {
             round->pass_lanes[j]++;
             round->pass_expected[j] += j > 0 ? rows_more(lane, j) : 0;
-            round->n_rows += j < lane->k ? lane->siblings[j] : 0;
+            round->n_rows += j < lane->tree.n_chain ? guess_tree_siblings(&lane->tree, j) : 0;
         }
         round->n_passes = n_passes > round->n_passes ? n_passes : round->n_passes;
     }
@@ -421,8 +434,12 @@ START_TEST(a_plan_without_them_is_what_it_is_where_they_are_off)
                                            .grows = way == 1};
         planner_share(&planners[way], &lanes[way], 1, &load);
     }
-    ck_assert(lanes[0].k > 0 && lanes[0].k == lanes[1].k && lanes[1].growth.n == 0);
-    ck_assert_int_eq(memcmp(lanes[0].siblings, lanes[1].siblings, sizeof lanes[0].siblings), 0);
+    ck_assert(lanes[0].tree.n_chain > 0 && lanes[0].tree.n_chain == lanes[1].tree.n_chain &&
+              guess_tree_count(&lanes[1].tree, GUESS_GROWN) == 0);
+    ck_assert_int_eq(lanes[0].tree.n, lanes[1].tree.n);
+    ck_assert_int_eq(memcmp(lanes[0].tree.parents, lanes[1].tree.parents,
+                            (size_t)lanes[0].tree.n * sizeof *lanes[0].tree.parents),
+                     0);
     ck_assert(planners[0].planned_us == planners[1].planned_us);
 }
 END_TEST
@@ -456,13 +473,14 @@ START_TEST(looking_for_them_takes_little_of_short_rounds)
 {
     struct planner_lane lane;
     ck_assert_int_eq(wait_after(STEP_US, true, &lane), 0);
-    ck_assert_int_gt(lane.growth.n, 0);
+    ck_assert_int_gt(guess_tree_count(&lane.tree, GUESS_GROWN), 0);
     ck_assert_int_eq(wait_after(STEP_US, false, &lane), 0); /* five of 20,000 us */
-    ck_assert_int_eq(lane.growth.n, 0);
+    ck_assert_int_eq(guess_tree_count(&lane.tree, GUESS_GROWN), 0);
     int wait = wait_after(100, false, &lane);
-    ck_assert(lane.growth.n == 0 && wait >= 12 && wait <= 25); /* five of 100 to 200 us */
+    ck_assert(guess_tree_count(&lane.tree, GUESS_GROWN) == 0 && wait >= 12 &&
+              wait <= 25);             /* five of 100 to 200 us */
     wait = wait_after(1, true, &lane); /* they take longer to find than they save */
-    ck_assert(lane.growth.n == 0 && wait >= 1000 && wait <= 2500);
+    ck_assert(guess_tree_count(&lane.tree, GUESS_GROWN) == 0 && wait >= 1000 && wait <= 2500);
 }
 END_TEST
 
@@ -489,7 +507,8 @@ START_TEST(what_was_found_does_not_grow)
                                 .n_offers = 1};
     planner_share(&p, &lane, 1, &load);
     check_lane(&lane);
-    ck_assert(lane.offer && lane.siblings[0] > 0 && lane.growth.n == 0);
+    ck_assert(lane.offer && guess_tree_siblings(&lane.tree, 0) > 0 &&
+              guess_tree_count(&lane.tree, GUESS_GROWN) == 0);
 }
 END_TEST
 

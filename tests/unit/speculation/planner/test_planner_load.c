@@ -158,7 +158,7 @@ static void plan(struct sim *sim, const struct planner_load *load)
     planner_share(sim->planner, lanes, n, load);
     n = 0;
     for (int i = 0; i < sim->n_lanes; i++) {
-        if (!sim->texts[i].is_prompt) sim->texts[i].k = lanes[n++].k;
+        if (!sim->texts[i].is_prompt) sim->texts[i].k = lanes[n++].tree.n_chain;
     }
 }
 
@@ -472,7 +472,7 @@ static int guesses_beside(const struct machine *machine, int n_waiting)
     }
     planner_share(&planner, lanes, N_LANES, &load);
     for (int i = 0; i < N_LANES; i++) {
-        n += lanes[i].k;
+        n += lanes[i].tree.n_chain;
     }
     return n;
 }
@@ -562,14 +562,15 @@ START_TEST(limits_are_kept)
                                              .k_max = (int)(19 * coin(&coins)) - 2,
                                              .n_missed = (int)(300 * coin(&coins) * coin(&coins)),
                                              .n_left = (int)(99 * coin(&coins)),
-                                             .k = -1};
+                                             .tree = {.n = 17, .n_chain = 17}};
         }
         planner_share(&planner, lanes, n, &load);
         for (int i = 0; i < n; i++) {
             int most = lanes[i].k_max < 0 ? 0 : lanes[i].k_max;
-            ck_assert_msg(lanes[i].k >= 0 && lanes[i].k <= most && lanes[i].k <= DRAFT_MAX,
-                          "lane %d of %d: K = %d of %d", i, n, lanes[i].k, most);
-            n_all += lanes[i].k;
+            ck_assert_msg(lanes[i].tree.n_chain >= 0 && lanes[i].tree.n_chain <= most &&
+                              lanes[i].tree.n_chain <= DRAFT_MAX,
+                          "lane %d of %d: K = %d of %d", i, n, lanes[i].tree.n_chain, most);
+            n_all += lanes[i].tree.n_chain;
         }
         ck_assert_int_le(load.n_rows + n + n_all, load.n_rows_max);
         struct planner_round round = {.n_rows = load.n_rows + n + n_all,

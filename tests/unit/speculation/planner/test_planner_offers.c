@@ -95,7 +95,8 @@ static void choose(struct sim *sim)
         struct planner_lane *lane = &sim->lanes[i];
         bool takes = sim->arm == TAKEN && lane->n_offers > 0 &&
                      (sim->takes_weak || lane->offers->evidence == STRONG);
-        lane->k = takes ? sim->k : 0;
+        guess_tree_begin(&lane->tree, 0);
+        guess_tree_plan(&lane->tree, takes ? sim->k : 0, GUESS_CHAIN);
         lane->offer = takes ? lane->offers : NULL;
     }
 }
@@ -119,9 +120,9 @@ static void run_round(struct sim *sim)
     choose(sim);
     for (int i = 0; i < w->n_lanes; i++) {
         const struct planner_lane *lane = &sim->lanes[i];
-        round.n_rows += lane->k;
-        sim->n_found += lane->offer ? lane->k : 0;
-        for (int j = 0; j < lane->k && !lane->offer; j++) {
+        round.n_rows += lane->tree.n_chain;
+        sim->n_found += lane->offer ? lane->tree.n_chain : 0;
+        for (int j = 0; j < lane->tree.n_chain && !lane->offer; j++) {
             round.pass_lanes[j]++;
             if (j >= round.n_passes) round.n_passes = j + 1;
         }
@@ -143,13 +144,13 @@ static void run_round(struct sim *sim)
         struct text *text = &sim->texts[i];
         const struct planner_lane *lane = &sim->lanes[i];
         int n = 0;
-        while (n < lane->k && coin(&coins) < alpha_of(sim, text, lane)) {
+        while (n < lane->tree.n_chain && coin(&coins) < alpha_of(sim, text, lane)) {
             n++;
         }
         if (lane->offer) {
-            planner_observe_offer(&sim->planner, &text->seq, lane->offer, lane->k, n);
+            planner_observe_offer(&sim->planner, &text->seq, lane->offer, lane->tree.n_chain, n);
         } else {
-            planner_observe_lane(&sim->planner, &text->seq, lane->k, n);
+            planner_observe_lane(&sim->planner, &text->seq, lane->tree.n_chain, n);
         }
         sim->n_tokens += n + 1;
         text->n_left -= n + 1;
@@ -216,9 +217,11 @@ static int check_siblings(const struct planner_lane *lane)
 {
     int n = 0;
     for (int i = 0; i < DRAFT_MAX; i++) {
-        ck_assert_int_le(lane->siblings[i], i < lane->k ? lane->siblings_max : 0);
-        if (lane->offer) ck_assert_int_le(lane->siblings[i], lane->offer->siblings[i]);
-        n += lane->siblings[i];
+        ck_assert_int_le(guess_tree_siblings(&lane->tree, i),
+                         i < lane->tree.n_chain ? lane->siblings_max : 0);
+        if (lane->offer)
+            ck_assert_int_le(guess_tree_siblings(&lane->tree, i), lane->offer->siblings[i]);
+        n += guess_tree_siblings(&lane->tree, i);
     }
     return n;
 }
@@ -257,14 +260,15 @@ START_TEST(nothing_is_chosen_that_was_not_offered)
                 is_own |= lane->offer == &offers[i][o];
             }
             ck_assert(is_own);
-            ck_assert_int_ge(lane->k, 0);
-            ck_assert_int_le(lane->k, lane->offer ? lane->offer->k_max : lane->k_max);
+            ck_assert_int_ge(lane->tree.n_chain, 0);
+            ck_assert_int_le(lane->tree.n_chain, lane->offer ? lane->offer->k_max : lane->k_max);
             if (lane->offer) {
                 n_siblings += check_siblings(lane);
-                planner_observe_siblings(&planner, &seqs[i], lane->offer, lane->siblings[0],
-                                         (int)((lane->siblings[0] + 1) * coin(&coins)));
-                planner_observe_offer(&planner, &seqs[i], lane->offer, lane->k,
-                                      (int)((lane->k + 1) * coin(&coins)));
+                planner_observe_siblings(
+                    &planner, &seqs[i], lane->offer, guess_tree_siblings(&lane->tree, 0),
+                    (int)((guess_tree_siblings(&lane->tree, 0) + 1) * coin(&coins)));
+                planner_observe_offer(&planner, &seqs[i], lane->offer, lane->tree.n_chain,
+                                      (int)((lane->tree.n_chain + 1) * coin(&coins)));
             }
         }
     }

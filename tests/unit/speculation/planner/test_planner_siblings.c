@@ -66,17 +66,17 @@ static int play_lane(struct sim *sim, int i)
     const struct planner_lane *lane = &sim->lanes[i];
     struct text *text = &sim->texts[i];
     int n = 0, kept = 0;
-    while (n < lane->k && coin(&coins) < sim->world->alpha) {
+    while (n < lane->tree.n_chain && coin(&coins) < sim->world->alpha) {
         n++;
     }
-    int n_siblings = n < lane->k ? lane->siblings[n] : 0;
+    int n_siblings = n < lane->tree.n_chain ? guess_tree_siblings(&lane->tree, n) : 0;
     while (kept < n_siblings && coin(&coins) >= sim->world->sibling[kept]) {
         kept++;
     }
     if (lane->offer) {
-        planner_observe_offer(&sim->planner, &text->seq, lane->offer, lane->k, n);
+        planner_observe_offer(&sim->planner, &text->seq, lane->offer, lane->tree.n_chain, n);
     } else {
-        planner_observe_lane(&sim->planner, &text->seq, lane->k, n);
+        planner_observe_lane(&sim->planner, &text->seq, lane->tree.n_chain, n);
     }
     planner_observe_siblings(&sim->planner, &text->seq, lane->offer, n_siblings, kept);
     return n + 1 + (kept < n_siblings ? 1 : 0);
@@ -84,11 +84,12 @@ static int play_lane(struct sim *sim, int i)
 
 static void check_nodes(const struct sim *sim, const struct planner_lane *lane)
 {
-    int n = lane->k;
+    int n = lane->tree.n_chain;
     for (int i = 0; i < DRAFT_MAX; i++) {
-        ck_assert_int_le(lane->siblings[i], i < lane->k ? sim->siblings_max : 0);
-        if (lane->offer) ck_assert_int_le(lane->siblings[i], found.siblings[i]);
-        n += lane->siblings[i];
+        ck_assert_int_le(guess_tree_siblings(&lane->tree, i),
+                         i < lane->tree.n_chain ? sim->siblings_max : 0);
+        if (lane->offer) ck_assert_int_le(guess_tree_siblings(&lane->tree, i), found.siblings[i]);
+        n += guess_tree_siblings(&lane->tree, i);
     }
     ck_assert(sim->nodes_max == 0 || n <= sim->nodes_max);
 }
@@ -98,14 +99,15 @@ static void count_rows(struct sim *sim, struct planner_round *round)
     for (int i = 0; i < sim->world->n_lanes; i++) {
         const struct planner_lane *lane = &sim->lanes[i];
         check_nodes(sim, lane);
-        round->n_rows += lane->k;
-        ck_assert(lane->k == 0 || !lane->offer == (sim->world->pass > 0));
-        for (int j = 0; j < lane->k; j++) {
+        round->n_rows += lane->tree.n_chain;
+        ck_assert(lane->tree.n_chain == 0 || !lane->offer == (sim->world->pass > 0));
+        for (int j = 0; j < lane->tree.n_chain; j++) {
             round->pass_lanes[j] += !lane->offer;
-            round->n_rows += lane->siblings[j];
-            sim->n_siblings += lane->siblings[j];
+            round->n_rows += guess_tree_siblings(&lane->tree, j);
+            sim->n_siblings += guess_tree_siblings(&lane->tree, j);
         }
-        round->n_passes = lane->k > round->n_passes && !lane->offer ? lane->k : round->n_passes;
+        round->n_passes = lane->tree.n_chain > round->n_passes && !lane->offer ? lane->tree.n_chain
+                                                                               : round->n_passes;
     }
     round->first_pass_tokens = round->pass_lanes[0];
 }
@@ -205,9 +207,9 @@ START_TEST(drafters_are_learned_apart)
                                     .offers = offers[i],
                                     .n_offers = offers[i] ? 1 : 0};
         planner_share(&planner, &lane, 1, &load);
-        ck_assert(lane.k > 0 && lane.offer == offers[i]);
-        ck_assert_int_eq(lane.siblings[0] > 0, i == 0);
-        ck_assert_int_eq(lane.siblings[1], 0);
+        ck_assert(lane.tree.n_chain > 0 && lane.offer == offers[i]);
+        ck_assert_int_eq(guess_tree_siblings(&lane.tree, 0) > 0, i == 0);
+        ck_assert_int_eq(guess_tree_siblings(&lane.tree, 1), 0);
     }
 }
 END_TEST
@@ -236,9 +238,9 @@ START_TEST(a_finder_is_chosen_for_its_siblings_too)
                                     .offers = offers,
                                     .n_offers = 2};
         planner_share(&planner, &lane, 1, &load);
-        ck_assert_int_gt(lane.k, 0);
+        ck_assert_int_gt(lane.tree.n_chain, 0);
         ck_assert_ptr_eq(lane.offer, is_dear ? &offers[0] : &offers[1]);
-        ck_assert_int_eq(lane.siblings[0] > 0, !is_dear);
+        ck_assert_int_eq(guess_tree_siblings(&lane.tree, 0) > 0, !is_dear);
     }
 }
 END_TEST

@@ -391,7 +391,7 @@ static int planned_k(double agreement, pass_fn *pass_us)
         lane.staged[i] = (float)survival;
     }
     planner_share(p, &lane, 1, &load);
-    return lane.k;
+    return lane.tree.n_chain;
 }
 
 START_TEST(guesses_that_take_no_pass_are_planned_in_greater_number)

@@ -73,7 +73,7 @@ static int choose_k(struct way *way)
     struct planner_lane lane = {.seq = &way->seq, .k_max = K_MOST, .n_missed = 1, .n_left = 100};
     if (way->strategy != STRATEGY_PLANNED) return planner_own_k(&way->seq, K_MOST);
     planner_share(&way->planner, &lane, 1, &load);
-    return lane.k;
+    return lane.tree.n_chain;
 }
 
 /* Rounds until DEPTH tokens are committed; the cell that they are counted in. */
