@@ -53,12 +53,16 @@ GROWN_CLUSTERS = 4  # of each rule
 GROWN_PART = 1000  # draws between texts that are shown
 N_SHOWN = 16
 N_SHARED = 20000 // ONE_OF
+N_UNCUT = 20000 // ONE_OF
 AHEAD_TOP_K = 5  # 125 triples
 # Total variations that must be found in 9 of 10 cases by all draws; fewer draws find larger ones.
 MAIN_TV, NAIVE_TV, STRATEGY_TV = 0.031, 0.05, 0.07
 EDITED_TV, AHEAD_TV, TALES_TV, FOUND_TV, STORE_TV = 0.05, 0.037, 0.064, 0.064, 0.046
 GROWN_TV = 0.05
 SHARED_TV = 0.04
+UNCUT_TV = 0.046
+UNCUT_LEAST = 2e-4  # rarer pairs are one cell
+UNCUT_SEEDS = {0: 23000001, 1: 24000001}  # compact and whole rows
 FIRST_SEEDS = {"rejection": 1, "block": 1000001, "naive": 2000001}
 TALES_SEEDS = {"rejection": 13000001, "block": 14000001}
 GROWN_SEEDS = {"rejection": 19000001, "block": 20000001}
@@ -100,12 +104,12 @@ def mean_accepted(done):
     return mean, variance / len(values)
 
 
-def check_requests(report, rule, done):
+def check_requests(report, name, done, rule=None):
     """Checks that the draws were made as this test says."""
-    right = all(len(one["ids"]) == N_DRAFT + 1 and one["rule"] == rule and
+    right = all(len(one["ids"]) == N_DRAFT + 1 and one["rule"] == (rule or name) and
                 not one["speculation_off"] and one["drafted"] >= N_DRAFT for one in done)
     report.check(right and len({one["seed"] for one in done}) == len(done),
-                 f"{rule}: {len(done)} seeds, {N_DRAFT} guesses in every first round")
+                 f"{name}: {len(done)} seeds, {N_DRAFT} guesses in every first round")
 
 
 def fit_pairs(build, done, exact):
@@ -456,6 +460,25 @@ def check_tales(build, report):
     check_draws(build, report, draws, exact, TALES_TV)
 
 
+def check_uncut(build, report):
+    """Without truncation, with compact rows and with whole ones: rejection draws outside of the
+    draft's support, whose mass compact rows know only as a sum."""
+    exact = exact_pairs(build, PROMPT, 0, UNCUT_LEAST)
+    way = {"target": TARGET, "draft": DRAFT, "worker_flags": ONE_THREAD}
+    with GenerationCluster(build, **way) as cluster, GenerationCluster(build, **way) as other:
+        drawn = side_by_side(*[
+            functools.partial(draw, world, report, "rejection", N_UNCUT, UNCUT_SEEDS[full],
+                              top_k=0, full_rows=full) for full, world in enumerate((cluster,
+                                                                                      other))])
+    for name, done in zip(("compact", "whole"), drawn):
+        check_requests(report, f"rejection, {name} rows", done, "rejection")
+        check_fit(build, report, f"rejection, no truncation, {name} rows", done, exact, UNCUT_TV)
+    cells = [fit_cells([tuple(one["ids"][:2]) for one in done], exact) for done in drawn]
+    same = chi_square(build, "same", [(a, b) for (a, _), (b, _) in zip(*cells)])
+    report.check(same["p_value"] > P_LEAST, f"compact against whole rows: chi-square "
+                 f"{same['chi_square']:.1f} over {same['cells']} cells, p = {same['p_value']:.3g}")
+
+
 def main():
     build = sys.argv[1]
     report = Report()
@@ -477,6 +500,7 @@ def main():
     check_store(build, report, exact)
     check_grown(build, report, exact)
     check_shared(build, report, exact)
+    check_uncut(build, report)
     return report.status()
 
 

@@ -4,8 +4,11 @@
  *   prog_generate ADDRESS [N]        reads lines, prints one line of JSON per generation
  * A line of the input is a list of KEY=VALUE without spaces inside: ids=1,2,3 max_tokens=N
  * temperature=X top_k=N top_p=X seed=N n_draft=N strategy=NAME threshold=X rule=NAME full_rows=0|1
- * ignore_eos=0|1, and repeat=N: N generations with the seeds seed, seed + 1, ... Up to N requests
- * are in flight, 32 if N is not given; answers are printed in the order of the requests. */
+ * ignore_eos=0|1 stop=WORD show_drafts=0|1, and repeat=N: N generations with the seeds seed,
+ * seed + 1, ... Up to N requests are in flight, 32 if N is not given; answers are printed in the
+ * order of the requests. With show_drafts=1 an answer lists each round: {"kept": how many guesses
+ * stay, "next_p": p of the token after them, "drafter": who guessed, "guesses": [[id, place,
+ * sibling, q, p], ...]}; p is -1 where it is not known. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +22,7 @@
 
 enum {
     PROMPT_IDS_MAX = 1024,
-    RULE_BYTES = 32,
+    RULE_BYTES = 32, /* of a stop string, too */
     LINE_BYTES = 16384,
     TOKENS_MAX = 4096,
     ARENA_BYTES = 4 << 20,
@@ -35,7 +38,8 @@ struct line {
     struct generate_request request;
     int n_repeat;
     int32_t ids[PROMPT_IDS_MAX];
-    char rule[RULE_BYTES];
+    char rule[RULE_BYTES], stop[RULE_BYTES];
+    const char *stops[1];
     struct token_bias biases[BIASES_MAX];
     struct token_ban bans[BANS_MAX];
     int32_t banned[BANS_MAX][BAN_TOKENS_MAX];
@@ -52,6 +56,7 @@ struct answer {
     int n_ids, n_rounds;
     int32_t ids[TOKENS_MAX];
     int committed[TOKENS_MAX], accepted[TOKENS_MAX]; /* of each round */
+    struct buffer shown;                             /* rounds, as JSON */
 };
 
 struct session {
@@ -140,6 +145,7 @@ static int parse_field(struct line *line, const char *key, char *value, struct e
         return options_int(&line->n_repeat, key, value, 1, INT32_MAX, err);
     }
     if (strcmp(key, "full_rows") == 0) return parse_flag(&r->full_rows, key, value, err);
+    if (strcmp(key, "show_drafts") == 0) return parse_flag(&r->show_drafts, key, value, err);
     if (strcmp(key, "ignore_eos") == 0) return parse_flag(&r->ignore_eos, key, value, err);
     if (strcmp(key, "temperature") == 0) {
         return options_float(&r->sampling.temperature, key, value, 0, SAMPLING_TEMPERATURE_MAX,
@@ -164,6 +170,13 @@ static int parse_field(struct line *line, const char *key, char *value, struct e
         snprintf(line->rule, sizeof line->rule, "%s", value);
         return 0;
     }
+    if (strcmp(key, "stop") == 0) {
+        snprintf(line->stop, sizeof line->stop, "%s", value);
+        line->stops[0] = line->stop;
+        r->stop = line->stops;
+        r->n_stop = 1;
+        return 0;
+    }
     return error_set(err, ERR_ARGUMENT, "no such field of a line: %s", key);
 }
 
@@ -185,6 +198,29 @@ static int parse_line(struct line *line, char *text, struct error *err)
 
 /* ---- answers of the coordinator ---- */
 
+static int add_text(struct buffer *buffer, const char *text, struct error *err)
+{
+    return buffer_append(buffer, text, strlen(text), err);
+}
+
+static int add_round(struct answer *answer, const struct generate_round *round, struct error *err)
+{
+    char text[128];
+    int rc = 0;
+    snprintf(text, sizeof text, "%s{\"kept\":%d,\"next_p\":%.9g,\"drafter\":\"%s\",\"guesses\":[",
+             answer->n_rounds ? "," : "", round->n_kept, (double)round->next_p, round->drafter);
+    TRY(add_text(&answer->shown, text, err));
+    for (int i = 0; i < round->n_guesses; i++) {
+        const struct generate_guess *guess = &round->guesses[i];
+        snprintf(text, sizeof text, "%s[%d,%d,%d,%.9g,%.9g]", i ? "," : "", guess->id, guess->place,
+                 guess->sibling, (double)guess->q, (double)guess->p);
+        TRY(add_text(&answer->shown, text, err));
+    }
+    TRY(add_text(&answer->shown, "]}", err));
+out:
+    return rc;
+}
+
 static int add_tokens(struct answer *answer, const struct generate_tokens *tokens,
                       struct error *err)
 {
@@ -192,6 +228,8 @@ static int add_tokens(struct answer *answer, const struct generate_tokens *token
     if (answer->n_ids + tokens->n > TOKENS_MAX || answer->n_rounds == TOKENS_MAX) {
         return error_set(err, ERR_FORMAT, "more tokens than were asked for");
     }
+    int rc = tokens->round ? add_round(answer, tokens->round, err) : 0;
+    if (rc) return rc;
     for (int i = 0; i < tokens->n; i++) {
         answer->ids[answer->n_ids++] = tokens->ids[i];
         n_accepted += tokens->origins[i] == TOKEN_ACCEPTED ? 1 : 0;
@@ -218,6 +256,8 @@ static void print_generation(const struct answer *answer, const struct generate_
     print_list("ids", answer->ids, answer->n_ids);
     print_list("committed", answer->committed, answer->n_rounds);
     print_list("accepted_in_round", answer->accepted, answer->n_rounds);
+    printf("\"shown\":[%.*s],", (int)answer->shown.len,
+           answer->shown.data ? (const char *)answer->shown.data : "");
     printf("\"strategy\":\"%s\",", strategy_names[summary->strategy]);
     printf("\"completion_tokens\":%d,\"rounds\":%" PRIu32 ",\"drafted\":%" PRIu32
            ",\"drafted_ahead\":%" PRIu32 ",\"found\":%" PRIu32 ",\"found_accepted\":%" PRIu32
@@ -255,6 +295,7 @@ static int receive_oldest(struct session *s, struct error *err)
     bool is_last = false, is_more = false;
     int rc = 0;
     s->answer.n_ids = s->answer.n_rounds = 0;
+    s->answer.shown.len = 0;
     while (!is_last) {
         TRY(receive_message(s, &is_last, deadline_us, err));
     }
@@ -349,6 +390,7 @@ out:
     }
     rpc_client_close(session.client);
     buffer_free(&session.buffer);
+    buffer_free(&session.answer.shown);
     arena_close(&session.arena);
     return rc ? 1 : 0;
 }

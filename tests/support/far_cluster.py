@@ -17,6 +17,11 @@ class FarRanks:
     links = ()
 
     def start_coordinator(self):
+        if not self.links:
+            self._open_links()
+        super().start_coordinator()
+
+    def _open_links(self):
         self.links = []
         far = []
         for rank, address in enumerate(self.worker_addresses):
@@ -24,7 +29,11 @@ class FarRanks:
             self.links.append(SlowLink(listen, address.removeprefix("unix:"), self.delay_s))
             far.append(f"unix:{listen}")
         self.worker_addresses = far
-        super().start_coordinator()
+
+    def move(self, delay_s):
+        """Changes the delay of connections to come: those of the next coordinator."""
+        for link in self.links:
+            link.delay_s = delay_s
 
     def stop(self):
         for link in self.links:

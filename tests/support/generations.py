@@ -67,11 +67,18 @@ class GenerationCluster(Cluster):
         return answer.returncode == 0
 
     def use_draft(self, draft, name):
-        """A new coordinator with another draft; the workers stay."""
+        """Starts a new coordinator with another draft; the workers stay."""
         self.coordinator.stop()
         self.draft, self.draft_name = draft, name
         self.start_coordinator()
         self.wait_serving()
+
+    def use(self, *flags, draft=DRAFT):
+        """Starts a new coordinator with these options and this draft; the workers stay."""
+        self.coordinator_flags = list(flags)
+        if draft == "none":
+            self.coordinator_flags += ["--tokenizer", self.target]
+        self.use_draft(draft, draft)
 
     def generate(self, orders, timeout=600, in_flight=32):
         """The generations of all orders, in order, made in company of as many others."""

@@ -59,8 +59,10 @@ def _seconds_left():
 def _run(name):
     """(how many tests ran, why the process failed or None) of one process."""
     start, seconds = time.monotonic(), _seconds_left()
-    # cluster.py prints the stacks of a process when 95 % of this have passed.
-    environment = {**os.environ, **({"OUTRIDER_TEST_TIMEOUT": str(seconds)} if seconds else {})}
+    # cluster.py prints the stacks of a process when 95 % of this have passed since it was imported,
+    # which takes a while on a busy machine.
+    told = {"OUTRIDER_TEST_TIMEOUT": str(PART * seconds)} if seconds else {}
+    environment = {**os.environ, **told}
     command = dying_with_us([sys.executable, os.path.abspath(sys.argv[0]), sys.argv[1], name])
     _print(f"started {name}")
     # A file, because a pipe would stay open while a program of the test that hangs has it.

@@ -1,0 +1,217 @@
+"""Checks of tests/cluster/test_matrix.py: guesses that are looked up, and trees of guesses."""
+import re
+import urllib.request
+
+from generations import DRAFT, order
+from matrix import FAR_S, FARTHER_S, GREEDY_AND_COUPLED, N_SEEDS, PLANNED, Total
+from plain_texts import KINDS, PAIR
+
+# Times that three texts are made until guesses after siblings have stayed, in all and by each
+# coordinator.
+PATIENCE, TURNS = 12, 3
+# The "sibling" of guesses of a second chain, and the least one of guesses after siblings.
+BRANCH, GROWN = 4, 5
+TWICE = ("greedy, twice", "coupled, twice")
+LOOKUP_WAYS = {"planned": PLANNED, "K = 5": {"n_draft": 5},
+               "heuristic": {"strategy": "heuristic", "n_draft": 16},
+               "threshold": {"strategy": "threshold", "n_draft": 8}}
+
+
+def check_lookup(world, lookup, in_flights, draft="none", ways=LOOKUP_WAYS, n_seeds=N_SEEDS):
+    """Finders guess for all strategies where there is no draft, and otherwise for planned texts
+    alone. Returns how often a text lost its place."""
+    world.use("--lookup", lookup, draft=draft)
+    n_preempted = 0
+    for in_flight in in_flights:
+        n_found = 0
+        for name in TWICE:
+            for way, fields in ways.items():
+                def is_right(total):
+                    if draft == "none":
+                        return 0 < total.found == total.drafted and total.found_accepted <= \
+                            total.found
+                    return total.found_accepted <= total.found and (way == "planned" or
+                                                                    total.found == 0)
+                total = world.texts(name, is_right, in_flight=in_flight, n_seeds=n_seeds,
+                                    **fields)
+                n_found, n_preempted = n_found + total.found, n_preempted + total.preemptions
+        # In company a draft may be worth more in every round, on some machines.
+        world.check(n_found > 0 or draft != "none" and in_flight > 1,
+                    f"{in_flight} at once: {n_found} guesses are found")
+    return n_preempted
+
+
+def check_store(world):
+    """A store alone knows nothing of the first texts, and all of the same ones when they come
+    again."""
+    world.use("--lookup", "store", draft="none")
+    for name in TWICE:
+        first = world.texts(name, in_flight=1, **PLANNED)
+        world.texts(name, lambda total: total.found_accepted > total.found / 2 and
+                    total.rounds < first.rounds / 2, in_flight=1, **PLANNED)
+
+
+def drafter_tokens(world, name, drafter):
+    page = urllib.request.urlopen(f"{world.cluster.url}/metrics", timeout=30).read().decode()
+    return int(re.search(rf'^outrider_{name}{{.*drafter="{drafter}".*}} (\d+)', page, re.M)[1])
+
+
+def check_alone(world, lookup, one_in):
+    """A finder that learns from what the target says, alone: it guesses for planned texts only, and
+    of the guesses for a lone text more than one in `one_in` stays."""
+    world.use("--lookup", lookup, draft="none")
+    counted = [0, 0]
+    for name in TWICE:
+        for in_flight in (1, 16):
+            total = world.texts(name, lambda total: total.found_accepted <= total.found ==
+                                total.drafted and (in_flight > 1 or total.found_accepted >
+                                                   total.found / one_in > 0),
+                                in_flight=in_flight, **PLANNED)
+            counted[0] += total.found
+            counted[1] += total.found_accepted
+    world.texts("greedy, twice", lambda total: total.found == 0, n_draft=5)
+    metrics = [drafter_tokens(world, name, lookup)
+               for name in ("drafter_tokens_total", "drafter_accepted_tokens_total")]
+    world.check(metrics == counted, f"the metrics count {metrics}")
+
+
+def check_appended(world, mode, in_flights):
+    """Guesses that are looked up after those of the draft model, under every rule."""
+    world.use("--half-batches", "off", "--lookup-append", mode)
+    drawn = [(rule, [order(ids, seed=seed, temperature=0.8, rule=rule, max_tokens=100,
+                           ignore_eos=1, **PLANNED)
+                     for seed in (41, 42)[:N_SEEDS] for ids in KINDS["greedy"].prompts])
+             for rule in ("rejection", "block")]
+
+    def is_right(total):
+        return total.appended_accepted <= total.appended <= total.found and \
+            (mode != "off" or total.appended == 0)
+
+    n_appended = 0
+    for in_flight in in_flights:
+        totals = [world.texts(name, is_right, in_flight=in_flight, max_tokens=100, **PLANNED)
+                  for name in GREEDY_AND_COUPLED]
+        for rule, orders in drawn:
+            totals.append(Total(world.cluster.generate(orders, in_flight=in_flight)))
+            world.check(is_right(totals[-1]), f"{rule}, {in_flight} at once: {totals[-1]}")
+        n_appended += sum(total.appended for total in totals)
+    world.check(n_appended > 0 or mode != "on", f"{n_appended} guesses after those of the draft")
+    for name in GREEDY_AND_COUPLED:
+        world.texts(name, lambda total: total.appended == 0, n_seeds=1, max_tokens=50, n_draft=3)
+
+
+# ---- trees ----
+
+def check_planned_trees(world, in_flights, n_seeds=N_SEEDS):
+    """Returns how often a text lost its place."""
+    world.use("--half-batches", "off")
+    n_preempted = 0
+    for in_flight in in_flights:
+        n_siblings = 0
+        for name in GREEDY_AND_COUPLED:
+            total = world.texts(
+                name, lambda total: 0 < total.siblings_accepted < total.siblings or
+                in_flight > 1 and total.siblings_accepted <= total.siblings,
+                in_flight=in_flight, n_seeds=n_seeds, max_tokens=100, **PLANNED)
+            n_siblings, n_preempted = n_siblings + total.siblings, n_preempted + total.preemptions
+        # Many lanes need their rows for other things on slow machines.
+        world.check(n_siblings > 0 or in_flight > 2, f"{n_siblings} siblings")
+    return n_preempted
+
+
+def check_tree_of_q(world, in_flight, n_seeds=N_SEEDS):
+    """Trees that follow q for texts in each other's way. Returns how often one lost its place."""
+    world.use("--half-batches", "off", "--trees", "dynamic:3,2,1")
+    return sum(world.texts(name, lambda total: 0 < total.siblings_accepted < total.siblings,
+                           in_flight=in_flight, n_seeds=n_seeds, max_tokens=100,
+                           n_draft=3).preemptions
+               for name in GREEDY_AND_COUPLED)
+
+
+def check_store_trees(world):
+    """Siblings are what other texts said for a place. There is no draft model, so all guesses and
+    siblings are found, after texts of other seeds and of the other kind, which say something else.
+    At the end the store knows each text itself, too. With --trees off there are no siblings."""
+    for trees in ("auto", "off"):
+        world.use("--lookup", "store", "--trees", trees, draft="none")
+        for turn, name in enumerate(("coupled at 1", "greedy", "coupled at 1")):
+            world.texts(name, lambda total: 0 < total.found == total.drafted and (
+                (0 < total.siblings_accepted < total.siblings or turn == 2)
+                if trees == "auto" else total.siblings == 0),
+                        in_flight=1, n_seeds=2, max_tokens=100, **PLANNED)
+
+
+def check_session_trees(world):
+    """Siblings that are found in the text itself."""
+    world.use(draft="none")
+    n_siblings = sum(world.texts(
+        name, lambda total: total.siblings_accepted <= total.siblings, in_flight=in_flight,
+        max_tokens=100, **PLANNED).siblings for in_flight in (4, 2) for name in GREEDY_AND_COUPLED)
+    world.check(n_siblings > 0, f"{n_siblings} siblings")
+
+
+def check_lookahead(world):
+    """Rows that cost nothing check what the target has said itself, alone and beside the guesses of
+    a draft model. With --trees off they check nothing. Without a draft model the guesses of second
+    chains are windows."""
+    world.cluster.move(FARTHER_S)
+    n_windows = {}
+    for draft, trees in (("none", "auto"), (DRAFT, "auto"), ("none", "off")):
+        world.use("--lookup", "lookahead", "--half-batches", "off", "--trees", trees, draft=draft)
+        for name in GREEDY_AND_COUPLED if trees == "auto" else ():
+            world.texts(name, lambda total: 0 < total.siblings_accepted < total.siblings and
+                        (0 < total.found_accepted < total.found if draft == "none"
+                         else total.found_accepted <= total.found),
+                        in_flight=4, max_tokens=100, **PLANNED)
+        if draft == "none":
+            shown = world.texts("greedy", in_flight=4, show_drafts=1, max_tokens=60, **PLANNED)
+            n_windows[trees] = sum(guess[2] == BRANCH for one in shown.done
+                                   for told in one["shown"] for guess in told["guesses"])
+    world.check(n_windows["off"] == 0 < n_windows["auto"], f"{n_windows} guesses of windows")
+    world.cluster.move(FAR_S)
+
+
+def count_grown(total):
+    """Guesses after siblings, and those of them that stay."""
+    rounds = [told for one in total.done for told in one["shown"]]
+    return tuple(sum(guess[2] >= GROWN for told in rounds
+                     for guess in told["guesses"][:told["kept"] if kept else None])
+                 for kept in (False, True))
+
+
+def check_grown(world, trees):
+    """A pair whose draft is often wrong and then right with its second guess, so that siblings go
+    on in most rounds: after those guesses that the planner names, or that q says. With --trees
+    siblings none does. A planner that has measured its first steps while the machine was busy may
+    find that trees do not pay, so a coordinator without such guesses is started again."""
+    world.cluster.move(FARTHER_S)
+    for name in ("pair, greedy", "pair, coupled"):
+        n_made = n_kept = n_turns = 0
+        while n_turns < (PATIENCE if trees != "siblings" else 2) and n_kept == 0:
+            if n_turns % TURNS == 0:
+                world.use("--half-batches", "off", "--trees", trees, draft=PAIR + ",draft=1")
+            made, kept = count_grown(world.texts(name, in_flight=1, n_seeds=1, show_drafts=1,
+                                                 **PLANNED))
+            n_made, n_kept, n_turns = n_made + made, n_kept + kept, n_turns + 1
+        world.check(0 < n_kept < n_made if trees != "siblings" else n_made == 0,
+                    f"{name}: {n_kept} of {n_made} guesses after siblings stay")
+    world.cluster.move(FAR_S)
+
+
+def check_named_tree(world, trees):
+    """A tree that is named, in requests with a K of their own: the rounds have all of it, or as
+    many guesses where it follows q, but for the last ones and for what would follow an end of the
+    text. Returns the guesses of the greedy texts."""
+    world.use("--half-batches", "off", "--trees", trees, draft=PAIR + ",draft=1")
+    shown = []
+    for name, k, n_whole in (("pair, greedy", 3, 15), ("pair, coupled", 3, 15),
+                             ("pair, coupled", 5, 17)):
+        def is_whole(total):
+            for one in total.done:
+                sizes = [len(told["guesses"]) for told in one["shown"]]
+                if max(sizes) != n_whole or sum(n != n_whole for n in sizes[1:-2]) > 2:
+                    return False
+            return count_grown(total)[1] > 0
+        total = world.texts(name, is_whole, n_seeds=1, show_drafts=1, n_draft=k)
+        shown.append([told["guesses"] for one in total.done for told in one["shown"]])
+    return shown[0]
