@@ -14,10 +14,11 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+import parallel_cases
 from cluster import SOURCE, TALES, Cluster, is_sanitized, wait_until
 from hosts import DATA_NETWORK, Hosts, skip_unless_supported
 
-BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
+BUILD = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
 TARGET, DRAFT = os.path.join(TALES, "target"), os.path.join(TALES, "draft")
 SCRIPTS = os.path.join(SOURCE, "deploy", "mpirun")
 BIN = os.path.join(BUILD, "bin")
@@ -307,4 +308,4 @@ class Preflight(unittest.TestCase):
 
 if __name__ == "__main__":
     skip_unless_supported()
-    unittest.main(verbosity=2)
+    parallel_cases.main(verbosity=2)
