@@ -43,10 +43,10 @@ def near_one(world, reference):
     world.use("--draft-staged", "on", "--draft-ahead", "off")
     check_decisions(world, reference, staged=True)
     world.use("--draft-staged", "on", "--draft-ahead", "on")
-    check_decisions(world, reference, staged=True, ahead=True)
+    check_decisions(world, reference, staged=True, ahead=None)
     check_decisions(world, reference, in_flight=12, staged=True, ahead=None)
     world.use("--draft-staged", "off", "--draft-ahead", "on")
-    check_decisions(world, reference, ahead=True)
+    check_decisions(world, reference, ahead=None)
     check_heads(world)
     check_layers(world, [TARGET + ",layers=0-1", TARGET + ",layers=0,2", TARGET + ",layers=all"],
                  GREEDY_AND_COUPLED)
@@ -94,6 +94,12 @@ def far_one(world, _):
     check_appended(world, "on", (1, 8))
     check_appended(world, "auto", (1, 8))
     check_appended(world, "off", (2,))
+
+
+def far_ahead(world, reference):
+    """A rank far away always leaves the draft time to guess ahead."""
+    world.use("--draft-staged", "off", "--draft-ahead", "on")
+    check_decisions(world, reference, ahead=True, ways=OWN if ALL else SOME)
 
 
 def far_lookups(world, _):
@@ -150,6 +156,7 @@ def worlds(build, reference, shown):
     pair, deep = ({"target": name, "draft": name + ",draft=1"} for name in (PAIR, DEEP_PAIR))
     return ((near_one, reference, "one rank", near(flags=[])),
             (far_lookups, None, "one far rank", far()),
+            (far_ahead, reference, "one far rank", far()),
             (near_two, reference, "two ranks", near(2)),
             (far_one, None, "one far rank", far()),
             (near_lookups, None, "one rank", near()),

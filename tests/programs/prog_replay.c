@@ -31,7 +31,7 @@ enum {
     ARENA_BYTES = 64 << 20,
     WORD_BYTES = 64
 };
-/* Of p in float against plain p in double. */
+/* Largest distance of p in float from plain p in double. */
 static const double P_DISTANCE = 2e-5;
 
 struct guess {
@@ -66,7 +66,8 @@ struct replay {
     struct select_item *items;
     double *plain; /* p by plain arithmetic */
     struct round round;
-    struct tree tree; /* the round's guesses: the chain, then siblings, the deepest ones first */
+    struct guess_tree
+        tree; /* the round's guesses: the chain, then siblings, the deepest ones first */
     const struct guess *nodes[TREE_NODES_MAX];
     struct sparse_dist q[TREE_NODES_MAX]; /* of each place of the chain */
     struct target_row rows[1 + TREE_NODES_MAX];
@@ -140,26 +141,24 @@ static const struct guess *find(const struct round *round, int place, int siblin
     return NULL;
 }
 
-static void add_node(struct replay *r, const struct guess *guess, int parent)
+static void add_node(struct replay *r, const struct guess *guess, int parent, int mark)
 {
-    struct tree *tree = &r->tree;
-    r->nodes[tree->n] = guess;
-    tree->tokens[tree->n] = guess->id;
-    tree->parents[tree->n] = parent;
-    tree->q[tree->n++] = &r->q[guess->place];
+    r->nodes[r->tree.n] = guess;
+    guess_tree_add(&r->tree, parent, mark, guess->id, &r->q[guess->place]);
 }
 
 static int make_tree(struct replay *r, struct error *err)
 {
     struct round *round = &r->round;
     const struct guess *guess;
-    r->tree.n = round->n_chain = 0;
+    guess_tree_begin(&r->tree, r->n);
+    round->n_chain = 0;
     while ((guess = find(round, round->n_chain, 0))) {
-        add_node(r, guess, round->n_chain++ - 1);
+        add_node(r, guess, round->n_chain++ - 1, GUESS_CHAIN);
     }
     for (int place = round->n_chain - 1; place >= 0; place--) {
         for (int s = 1; (guess = find(round, place, s)); s++) {
-            add_node(r, guess, place - 1);
+            add_node(r, guess, place - 1, GUESS_SIBLING);
         }
     }
     if (r->tree.n == round->n_guesses) return 0;
@@ -180,8 +179,8 @@ static int feed(struct replay *r, struct reader *reader, int end, int n_rows, st
     return model_forward(reader->model, &lane, 1, rows, n_rows, err);
 }
 
-/* What the draft must have guessed for a place, from row `place` of its last pass, as the chain's
- * guess and its siblings. */
+/* Draws the chain's guess and its siblings for a place, from row `place` of the draft's last
+ * pass. */
 static int draw_place(struct replay *r, int place, struct error *err)
 {
     struct sparse_dist *q = &r->q[place];
@@ -319,17 +318,14 @@ static int merge_row(struct replay *r, int node, const float *logits, struct err
 {
     const struct shard *shard = model_shard(r->target.model);
     struct target_row *row = &r->rows[1 + node];
-    int depth = tree_depth(&r->tree, node), rc = 0;
-    struct sparse_dist named;
-    int32_t *ids =
-        arena_take(&r->arena, (size_t)multi_draft_ids_most(&r->tree, node) + 1, sizeof *ids);
+    int depth = guess_tree_depth(&r->tree, node), rc = 0;
     struct slice_row *slices = arena_take(&r->arena, (size_t)shard->n_slices, sizeof *slices);
     struct slice_row *before = arena_take(&r->arena, (size_t)shard->n_slices, sizeof *before);
-    if (!ids || !slices || !before) return error_set(err, ERR_NO_MEMORY, "no room for a row");
+    if (!slices || !before) return error_set(err, ERR_NO_MEMORY, "no room for a row");
     struct target_want want = {.rule = r->rule, .params = &r->params};
     want.at = (struct rng_address){r->seed, (uint32_t)(r->n + depth), (uint32_t)r->n};
     want.full_rows = r->full_rows != 0;
-    multi_draft_want(&r->tree, node, ids, &named, &want);
+    TRY(multi_draft_want(&r->tree, node, &r->arena, &want, err));
     struct row_wish wish;
     target_row_wish(&want, &wish);
     bool more = true;
@@ -378,19 +374,7 @@ out:
 static int accept(struct replay *r, struct tree_result *result, struct error *err)
 {
     const struct rng_address at = {r->seed, (uint32_t)r->n, (uint32_t)r->n};
-    if (r->tree.n == r->round.n_chain) {
-        struct accept_result chain = r->rule->accept(r->rows, r->q, r->tree.tokens, r->tree.n, &at);
-        result->n_accepted = chain.n_accepted;
-        result->next = chain.next;
-        for (int i = 0; i < chain.n_accepted; i++) {
-            result->path[i] = i;
-        }
-        return 0;
-    }
-    double *scratch = arena_take(&r->arena, tree_scratch_count(&r->tree, r->rows), sizeof *scratch);
-    if (!scratch) return error_set(err, ERR_NO_MEMORY, "no room to accept a tree");
-    *result = r->rule->accept_tree(&r->tree, r->rows, &at, scratch);
-    return 0;
+    return rule_accept(r->rule, &r->tree, r->rows, &at, &r->arena, result, err);
 }
 
 static void compare(struct replay *r, const struct tree_result *result)
