@@ -12,6 +12,7 @@ enum {
     GRACE_MS = 1500,
     LOOK_US = 100000,
     CONNECT_US = 5000000, /* and for the answer; longer than an attempt takes (rpc/common.c) */
+    SILENT_US = 2500000,  /* an attempt that fails so late was not refused, but had no answer */
     CALL_US = 10000000,
     ARENA_SLACK_BYTES = 65536,
     REASON_BYTES = 96
@@ -68,12 +69,13 @@ static int64_t deadline_within(const struct server *server, int64_t us)
     return deadline_us < server->deadline_us ? deadline_us : server->deadline_us;
 }
 
-/* gRPC describes a failure as a long chain; its last part is the cause. That nothing came in time
- * has several names there. */
-static void cut_reason(char reason[REASON_BYTES], const struct error *err)
+/* Takes the cause from gRPC's description of a failure, which is a long chain, and its last part.
+ * That nothing came in time has several names there, of which one is also that of an attempt which
+ * was refused, so the time says which it is. */
+static void cut_reason(char reason[REASON_BYTES], const struct error *err, int64_t us)
 {
     const char *last = err->text;
-    if (err->code == ERR_TIMEOUT || strstr(last, "handshaker shutdown") ||
+    if (err->code == ERR_TIMEOUT || us >= SILENT_US || strstr(last, "handshaker shutdown") ||
         strstr(last, "attempt timed out")) {
         last = "it did not answer in time";
     }
@@ -83,10 +85,11 @@ static void cut_reason(char reason[REASON_BYTES], const struct error *err)
     snprintf(reason, REASON_BYTES, "%.90s", last);
 }
 
-static int set_unreachable(const struct server *server, struct error *err)
+/* us: how long was tried. */
+static int set_unreachable(const struct server *server, int64_t us, struct error *err)
 {
     char reason[REASON_BYTES];
-    cut_reason(reason, err);
+    cut_reason(reason, err, us);
     return error_set(
         err, ERR_UNAVAILABLE,
         "no server answers at %.160s (%s): start outrider-coordinator --listen %.160s, "
@@ -109,11 +112,14 @@ int server_health(struct server *server, const char *service, enum health_answer
                   struct error *err)
 {
     int rc = 0;
+    int64_t begin_us = clock_now_us();
     struct buffer request = {0};
     *answer = HEALTH_ANSWER_UNKNOWN;
     TRY(health_request_encode(&request, service, err));
     rc = call(server, "/grpc.health.v1.Health/Check", &request, CONNECT_US, err);
-    if (rc == ERR_UNAVAILABLE || rc == ERR_TIMEOUT) rc = set_unreachable(server, err);
+    if (rc == ERR_UNAVAILABLE || rc == ERR_TIMEOUT) {
+        rc = set_unreachable(server, clock_now_us() - begin_us, err);
+    }
     if (rc) goto out;
     TRY(health_response_decode(server->reply.data, server->reply.len, answer, err));
     server->health = *answer;
