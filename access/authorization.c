@@ -1,11 +1,12 @@
-/* What is read here is the caller's own, so its time tells him nothing. */
+/* Reads the header of the caller. It compares with no secret, so its time tells the caller
+ * nothing. */
 #include "access/authorization.h"
 
 #include <stdint.h>
 #include <string.h>
 #include <strings.h>
 
-/* What follows the scheme and its blank; NULL: the header is of another scheme. */
+/* Returns what follows the scheme and its blank; NULL: the header is of another scheme. */
 static const char *after_scheme(const char *header, size_t len, const char *scheme)
 {
     size_t scheme_len = strlen(scheme);

@@ -14,7 +14,7 @@ struct authorization {
     char basic[BASIC_BYTES_MAX];
 };
 
-/* Whether the header is "Basic ...", which a browser sends by itself once it has asked its user.
+/* True if the header is "Basic ...", which a browser sends by itself once it has asked its user.
  * NULL: there is none. */
 bool authorization_is_basic(const char *header, size_t len);
 

@@ -15,7 +15,8 @@
 
 enum { FILE_BYTES_MAX = 1 << 20, N_FILES = 3 };
 
-/* What changes when a file, or the link that leads to it, is replaced or written. */
+/* Properties of a file that change when it, or the link that leads to it, is replaced or
+ * written. */
 struct file_mark {
     int64_t mtime_s, mtime_ns, size;
     uint64_t inode;
@@ -59,7 +60,8 @@ out:
     return rc;
 }
 
-/* Whoever can read a private key can be its owner. The group may read it, as containers have it. */
+/* Refuses a private key that others can read, because they could act as its owner. The group may
+ * read it, as containers have it. */
 static int check_key_mode(const char *path, struct error *err)
 {
     struct stat st;

@@ -16,7 +16,7 @@ struct certificate_files {
     const char *ca;          /* of those who may have signed the certificates of our peers */
 };
 
-/* What the files held when they were read together. */
+/* Contents of the files that were read together. */
 struct certificate_texts {
     char *certificate, *key, *ca;
 };
@@ -40,9 +40,9 @@ int certificates_take(struct certificates *certificates, uint64_t *version,
                       struct certificate_texts *texts, struct error *err);
 void certificate_texts_free(struct certificate_texts *texts);
 
-/* Whether there is a certificate of our own, which peers see. Accepts NULL: there is none. */
+/* True if there is a certificate of our own, which peers see. Accepts NULL: there is none. */
 bool certificates_has_own(const struct certificates *certificates);
-/* Whether certificates of peers are verified. */
+/* True if certificates of peers are verified. */
 bool certificates_has_authorities(const struct certificates *certificates);
 
 /* The version that certificates_take would give; looks at the files, too. */

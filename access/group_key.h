@@ -19,7 +19,7 @@ struct group_key {
  * holds no key; those of file_read_text. */
 int group_key_open(struct group_key *key, const char *path, struct error *err);
 
-/* Whether group_key_open would read one. */
+/* True if group_key_open would read one. */
 bool group_key_is_given(const char *path);
 
 /* NULL where there is none. */

@@ -18,7 +18,7 @@ struct known_key {
     struct grant *grant; /* a reference is held */
 };
 
-/* What a file holds. */
+/* The contents of a file of keys. */
 struct key_set {
     struct known_key *keys; /* [n] */
     int n;
@@ -125,7 +125,7 @@ out:
     return rc;
 }
 
-/* Whoever can write the file can let himself in. */
+/* Refuses a file that others can write, because they could add a key of their own. */
 static int check_mode(const char *path, struct error *err)
 {
     struct stat st;

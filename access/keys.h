@@ -6,7 +6,7 @@
 
 #include "access/key_file.h"
 
-/* What a key allows: its holder is a client with a name, a share and limits. The limits follow the
+/* Rights of a key: its holder is a client with a name, a share and limits. The limits follow the
  * file when it is read again; jobs that hold the grant of a key that is gone go on. Counted
  * references; any thread. */
 struct grant {
@@ -46,8 +46,8 @@ void keys_reload(struct keys *keys);
 int keys_find(struct keys *keys, const char *key, size_t len, struct grant **grant,
               struct error *err);
 
-/* The same for the value of an authorization header (access/authorization.h); NULL: there was none.
- * Without keys (NULL) everybody may call, and *grant is NULL.
+/* Finds the grant for the value of an authorization header (access/authorization.h); NULL: there
+ * was none. Without keys (NULL) everybody may call, and *grant is NULL.
  * Errors: ERR_UNAUTHENTICATED, with what to send. */
 int keys_authorize(struct keys *keys, const char *authorization, size_t len, struct grant **grant,
                    struct error *err);

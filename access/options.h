@@ -20,8 +20,8 @@ int door_finish(void *fields, struct error *err);
 /* Opens the certificates, if the options name any. Errors: those of certificates_open. */
 int door_read(struct door_options *door, struct error *err);
 
-/* What contradicts itself in PREFIX-certificate, PREFIX-key and PREFIX-ca. Errors: ERR_ARGUMENT one
- * is missing. */
+/* Refuses PREFIX-certificate, PREFIX-key and PREFIX-ca that contradict each other. Errors:
+ * ERR_ARGUMENT one is missing. */
 int access_check_client(const struct certificate_files *files, const char *prefix,
                         struct error *err);
 

@@ -1,4 +1,4 @@
-/* Who can reach an address that a server listens at. */
+/* Tells from which machines an address that a server listens at can be reached. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,11 +9,11 @@
  * folder say who may connect. NULL: the address is another one. */
 const char *reach_unix_path(const char *address);
 
-/* Whether only processes of this machine can connect: a unix socket, "localhost:PORT", or a
+/* True if only processes of this machine can connect: a unix socket, "localhost:PORT", or a
  * loopback address as a number. False for whatever else the address may be. */
 bool reach_is_local(const char *address);
 
-/* Whether the host of "HOST" or "HOST:PORT" is a name that somebody's DNS answers for: no number,
+/* True if the host of "HOST" or "HOST:PORT" is a name that somebody's DNS answers for: no number,
  * and not localhost or below it. */
 bool reach_is_domain(const char *authority);
 

@@ -4,6 +4,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Whether given[len] is the secret, in time that does not depend on how much of it is right. given
- * NULL: it is not. */
+/* Compares given[len] with the secret, in time that does not depend on how much of it is right.
+ * given NULL: false. */
 bool secret_is(const char *given, size_t len, const char *secret);

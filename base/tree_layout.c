@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Whether `parent` is the guess before i or one of its ancestors; -1 is an ancestor of all. */
+/* True if `parent` is the guess before i or one of its ancestors; -1 is an ancestor of all. */
 static bool is_depth_first(const int32_t *parents, int i, int32_t parent)
 {
     int32_t node = i - 1;

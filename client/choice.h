@@ -43,7 +43,7 @@ int choice_show(struct choice *choice, const struct generate_tokens *tokens, str
 int choice_keep_summary(struct choice *choice, const struct generate_summary *summary,
                         const struct terminal *shown, struct error *err);
 
-/* The same for --json: choice_json has what was added. Errors: ERR_NO_MEMORY. */
+/* Add a message or a summary for --json; choice_json has what was added. Errors: ERR_NO_MEMORY. */
 int choice_add(struct choice *choice, const struct generate_tokens *tokens, struct error *err);
 int choice_add_summary(struct choice *choice, const struct generate_summary *summary,
                        struct error *err);

@@ -1,4 +1,4 @@
-/* What the subcommands share. */
+/* Functions that the subcommands share. */
 #include "client/client.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* What the subcommands of `outrider` share: their main functions, exit statuses, parsing of
- * options.
+/* Functions that the subcommands of `outrider` share: their main functions, exit statuses, parsing
+ * of options.
  *
  * A command is one file (generate has a few): it reads its options, does its work and returns an
  * exit status. Results go to the standard output, everything else to the standard error. */
@@ -50,7 +50,7 @@ int skip_main(int argc, char **argv);
 int replay_main(int argc, char **argv);
 int datastore_main(int argc, char **argv);
 
-/* A command that only finds another one behind it, such as `outrider jobs list`. */
+/* A group of commands: the next argument names one of them, as in `outrider jobs list`. */
 struct client_commands {
     const char *name, *help; /* "jobs"; what its --help prints */
     const char *list;        /* for messages: "submit, watch, list or cancel" */
@@ -76,7 +76,7 @@ int client_fail_local(const struct error *err);
 int client_fail(const struct error *err);
 
 /* Prints the object on one line, as the only output of the command, and releases it. A NULL object
- * stands for a failed allocation. Errors: ERR_NO_MEMORY, ERR_IO. */
+ * means a failed allocation. Errors: ERR_NO_MEMORY, ERR_IO. */
 int client_print_json(json_t *object, struct error *err);
 /* A JSON string of text[len], which may be any bytes. */
 json_t *client_json_text(const char *text, size_t len);

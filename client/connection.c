@@ -33,7 +33,7 @@ static int check_address(const char *address, struct error *err)
                      address);
 }
 
-/* What can be in a header. */
+/* Refuses a key with characters that a header cannot hold. */
 static int check_key(const char *key, struct error *err)
 {
     for (const char *at = key; key && *at; at++) {

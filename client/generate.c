@@ -121,10 +121,9 @@ static void begin(struct generation *g)
     choice_take_turn(&g->choices[0], stdout);
 }
 
-/* What follows the text begins on a line of its own: on a terminal the shell's prompt or the
- * summary; in a file that both streams go to, the summary or a message; and the next text. The
- * newline is part of what follows, so the standard output is the generated text alone wherever it
- * is separate. */
+/* Begins a new line for what follows the text: on a terminal the shell's prompt or the summary; in
+ * a file that both streams go to, the summary or a message; and the next text. The newline is part
+ * of what follows, so the standard output is the generated text alone wherever it is separate. */
 static void end_text(struct generation *g, bool is_followed)
 {
     const struct choice *choice = &g->choices[g->turn];

@@ -123,7 +123,7 @@ static const struct option_row add_rows[] = {
     {0},
 };
 
-/* The file's text with a line for the key behind it. */
+/* Writes the file's text with a line for the key at its end. */
 static int write_added(struct key_command *k, const char *key, struct error *err)
 {
     char line[KEY_LINE_BYTES];

@@ -1,4 +1,4 @@
-/* The colours and marks of guesses. Those that nobody tried are not shown: guesses behind one that
+/* The colours and marks of guesses. Guesses that were not tried are not shown: those after one that
  * was rejected, and siblings of one that stayed. */
 #include "client/painter.h"
 
@@ -82,7 +82,8 @@ static int sibling_of(const struct generate_tokens *tokens, int i)
     return round && i < round->n_kept ? round->guesses[i].sibling : 0;
 }
 
-/* Those that were tried for token i and rejected: if one stayed, the ones ahead of it. */
+/* Paints the siblings that were tried for token i and rejected: if one stayed, the ones before
+ * it. */
 static void paint_rejected_siblings(const struct terminal *terminal,
                                     const struct generate_tokens *tokens, int i,
                                     bool *ends_with_line)

@@ -32,8 +32,8 @@ struct server {
  * the parts. */
 int server_open(struct server *server, const struct connection *connection, int timeout_s,
                 struct error *err);
-/* The same for a command that has to end more than calls, such as a cluster that it started: after
- * a signal it has grace_ms for that. */
+/* As server_open, for a command that has to end more than calls, such as a cluster that it started:
+ * after a signal it has grace_ms for that. */
 int server_open_with_grace(struct server *server, const struct connection *connection,
                            int timeout_s, int grace_ms, struct error *err);
 void server_close(struct server *server);
@@ -50,7 +50,7 @@ void server_explain(const struct server *server, struct error *err);
 int server_call(struct server *server, const char *path, const struct buffer *request,
                 struct error *err);
 
-/* What a coordinator serves. desc is valid until the next call. Errors: also those of
+/* Asks what a coordinator serves. desc is valid until the next call. Errors: also those of
  * server_health. */
 int server_describe(struct server *server, struct service_description *desc, struct error *err);
 

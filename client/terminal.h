@@ -24,7 +24,7 @@ struct terminal {
 
 struct terminal terminal_of(FILE *out);
 
-/* Whether both streams go to the same file, pipe or terminal. */
+/* True if both streams go to the same file, pipe or terminal. */
 bool terminal_share_file(FILE *a, FILE *b);
 
 /* Prints text, which must consist of whole UTF-8 characters. On a terminal, control characters

@@ -17,7 +17,7 @@ struct token_line {
     const struct token_alternative *top; /* [n_top], best first */
 };
 
-/* Of a token of a text that was read, and of token i of a message of generated ones. */
+/* Lines of a token of a text that was read, and of token i of a message of generated ones. */
 struct token_line token_line_of_score(const struct score_token *token);
 struct token_line token_line_of(const struct generate_tokens *tokens, int i);
 

@@ -231,8 +231,8 @@ static int open_drafter(struct coordinator *c, struct error *err)
 
 static void show_ready(const struct coordinator *c);
 
-/* Whether a request would be served; the doors tell health checks, and the store takes jobs or not.
- * group: one that serves, or the last that did. */
+/* Says whether a request would be served: the doors tell health checks, and the store takes jobs or
+ * refuses them. group: one that serves, or the last that did. */
 static void set_serving(void *coordinator, enum groups_service service, const char *why,
                         const struct target_description *group)
 {
@@ -262,7 +262,7 @@ static int open_submitted(struct coordinator *c, struct error *err)
     return rc;
 }
 
-/* What the metrics say of parts that count for themselves. */
+/* Fills in the metrics of parts that count for themselves. */
 static void look(void *coordinator, struct signals *s)
 {
     struct coordinator *c = coordinator;
@@ -548,7 +548,7 @@ out:
     return rc;
 }
 
-/* What is asked of the coordinator itself when no engine is left to answer. */
+/* Ends the requests to the coordinator itself when no engine is left to answer them. */
 static void end_control(struct coordinator *c)
 {
     struct error err, why;

@@ -1,5 +1,6 @@
-/* Who may call the coordinator, and as whom it calls the workers: options of the command line, and
- * the files that they name, which are read once the command line is known to be right. */
+/* Credentials: who may call the coordinator, and as whom it calls the workers. They are options of
+ * the command line, and the files that they name, which are read once the command line is known to
+ * be right. */
 #pragma once
 
 #include <stdbool.h>
@@ -33,7 +34,7 @@ int guard_read(struct guard *guard, struct error *err);
 int guard_check(const struct guard *guard, const char *option, const char *address,
                 struct error *err);
 
-/* Whether there are files that SIGHUP reads again. */
+/* True if there are files that SIGHUP reads again. */
 bool guard_has_files(const struct guard *guard);
 void guard_reload(struct guard *guard);
 void guard_close(struct guard *guard);

@@ -13,8 +13,8 @@ const char *option_names_nearest(const char *word, const char *const *names, int
 
 /* Looks for the first long option that the argp and its children do not have, and refuses it with
  * the name that may be meant; --host and --port with the option that takes both. Values are left
- * out, and all behind "--". Where no option is called -h, -h becomes --help. in_order: only
- * the words before the first that is no option, as of argp's ARGP_IN_ORDER.
- * Errors: ERR_ARGUMENT. */
+ * out, and everything after "--". Where no option is called -h, -h becomes --help. in_order: only
+ * the words before the first that is no option, as of argp's ARGP_IN_ORDER. Errors:
+ * ERR_ARGUMENT. */
 int option_names_check(const struct argp *argp, int argc, char **argv, bool in_order,
                        struct error *err);

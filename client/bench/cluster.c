@@ -78,7 +78,7 @@ static int spawn(struct bench_cluster *cluster, char *command, struct error *err
     return error_set(err, ERR_IO, "--start: cannot run setpriv and /bin/sh: %s", strerror(failure));
 }
 
-/* Whether the shell has ended. It is reaped then, although its group may still have members. */
+/* True once the shell has ended. It is reaped then, although its group may still have members. */
 static bool has_ended(const struct bench_cluster *cluster, int *status)
 {
     pid_t pid = waitpid(cluster->pid, status, WNOHANG);

@@ -236,8 +236,8 @@ static bool poll_streams(struct run *run)
     return has_moved;
 }
 
-/* Those that are still under way, because the run was interrupted or the server is gone; only that
- * is a failure of theirs. */
+/* Ends the streams that are still open because the run was interrupted or the server is gone. A
+ * stream fails only in the second case, with `why`. */
 static void end_streams(struct run *run, const struct error *why)
 {
     struct load *load = run->load;

@@ -1,4 +1,4 @@
-/* What `outrider bench` sends: prompts of a file, or random token ids. */
+/* The prompts that `outrider bench` sends: prompts of a file, or random token ids. */
 #pragma once
 
 #include <jansson.h>

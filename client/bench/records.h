@@ -1,4 +1,4 @@
-/* What became of each single request of a measurement, for --json: when its messages came, and how
+/* The record of each single request of a measurement, for --json: when its messages came, and how
  * many guesses of each round stayed. Owned by the main thread. */
 #pragma once
 
@@ -44,7 +44,7 @@ void records_free(struct records *records);
  * Errors: ERR_NO_MEMORY. */
 int records_begin(struct records *records, const struct bench_arm *arm, int repetition, int number,
                   int n_texts, int64_t begin_us, size_t *at, struct error *err);
-/* What came of it, at_us after it began. Errors: ERR_NO_MEMORY. */
+/* Adds a message that came at_us after the request began. Errors: ERR_NO_MEMORY. */
 int records_tokens(struct records *records, size_t at, const struct generate_tokens *tokens,
                    int64_t at_us, struct error *err);
 void records_summary(struct records *records, size_t at, const struct generate_summary *summary);

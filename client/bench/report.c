@@ -151,8 +151,8 @@ static void set_speculation(double *f, const struct tally *tally)
     f[BENCH_PREDICTED_RATIO] = of_sum.predicted_ratio;
 }
 
-/* Who made the guesses, and how they fared by their places. Places in which there were none are not
- * known. */
+/* Counts the guesses by who made them, and how they fared by their places. Rates of places without
+ * guesses are not known. */
 static void set_guesses(double *f, const struct generate_counters *c)
 {
     f[BENCH_SIBLINGS] = c->siblings;

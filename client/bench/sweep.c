@@ -183,7 +183,7 @@ static void add_word(char text[ARM_LABEL_BYTES], const char *name, const char *v
     snprintf(text + len, ARM_LABEL_BYTES - len, "%s%s=%s", len ? " " : "", name, value);
 }
 
-/* Whether the command has {name}. K, C and R are the bench's own. */
+/* True if the command has {name}. K, C and R are the bench's own. */
 static bool is_of_start(const char *start, const char *name)
 {
     char braced[SWEEP_NAME_BYTES + 2];
@@ -238,7 +238,7 @@ out:
     return rc;
 }
 
-/* What is started first, and of it T; K last. */
+/* Orders the factors: T first, then those that the start command names, then the others, K last. */
 static void order_factors(const struct sweep *sweep, const char *start,
                           const struct sweep_factor **ordered)
 {

@@ -15,7 +15,7 @@ enum {
     ARM_GROUPS_MAX = 1024
 };
 
-/* What K may be beside a number: strategy planned, and K as the coordinator limits it. */
+/* A value of K beside numbers: strategy planned, and K as the coordinator limits it. */
 #define SWEEP_PLAN "plan"
 
 /* A name with its values. Names are K, T, C (streams at once), R (requests per second), the long

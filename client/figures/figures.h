@@ -46,7 +46,7 @@ struct figures figures_of_many(const struct generate_summary *sum, int n_request
 void figures_print(FILE *out, const struct generate_summary *summary);
 void figures_show(const struct terminal *terminal, const struct generate_summary *summary);
 
-/* What the planner has measured, as a new object; NULL = no memory. */
+/* The planner's measurements, as a new object; NULL = no memory. */
 json_t *estimates_json(const struct estimates *estimates);
 
 /* Everything but text and ids, as a new object; NULL = no memory. */

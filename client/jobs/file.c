@@ -70,7 +70,8 @@ static int read_float(const struct reader *r, const char *key, float *out)
     return rc;
 }
 
-/* Of numbers that are never negative: -1 would be taken for one that the line does not say. */
+/* Reads a number that is never negative. -1 is refused, because it would be taken for a number that
+ * the line does not have. */
 static int read_natural(const struct reader *r, const char *key, float *out)
 {
     int rc = read_float(r, key, out);
@@ -254,7 +255,7 @@ out:
     return rc;
 }
 
-/* What special tokens mean in the prompt and the answer. */
+/* Reads how special tokens are treated in the prompt and the answer. */
 static int read_special(const struct reader *r)
 {
     struct generate_request *req = &r->entry->request;

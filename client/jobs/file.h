@@ -15,7 +15,7 @@ struct jobs_line {
 /* The lines of a text that are not blank. The caller frees *lines. Errors: ERR_NO_MEMORY. */
 int jobs_lines(struct jobs_line **lines, int *n, const char *text, size_t len, struct error *err);
 
-/* What a line asks for. Zeroed: empty. */
+/* The request of one line. Zeroed: empty. */
 struct jobs_entry {
     struct generate_request request;
     char key[JOB_KEY_BYTES];

@@ -1,4 +1,4 @@
-/* outrider jobs: finds the command behind it. */
+/* outrider jobs: finds the command that the next argument names. */
 #include "client/jobs/jobs.h"
 
 #include <stdio.h>

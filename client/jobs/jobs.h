@@ -1,4 +1,4 @@
-/* What the commands of `outrider jobs` share. Each is a file: submit.c, watch.c,
+/* Declarations that the commands of `outrider jobs` share. Each is a file: submit.c, watch.c,
  * list.c (list and cancel). */
 #pragma once
 

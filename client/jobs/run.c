@@ -76,7 +76,7 @@ static void go_to(struct jobs_slot *slot, enum step step, int64_t pause_us)
     slot->begin_us = clock_now_us() + pause_us;
 }
 
-/* The same or another step after a pause, which doubles each time. */
+/* Goes to `step`, which may be the one that failed, after a pause, which doubles each time. */
 static void try_again(struct jobs_slot *slot, enum step step)
 {
     slot->pause_us = slot->pause_us ? 2 * slot->pause_us : RETRY_FIRST_US;
@@ -270,7 +270,7 @@ static int end_well(struct jobs_run *run, struct jobs_slot *slot, struct error *
     }
 }
 
-/* Whether the same call may succeed later. */
+/* True if the same call may succeed later. */
 static bool is_passing(int code)
 {
     return code == ERR_UNAVAILABLE || code == ERR_EXHAUSTED || code == ERR_TIMEOUT ||

@@ -73,7 +73,7 @@ int link_serve(const char *address, int seconds, struct error *err)
     printf("serving %s\n", bound);
     TRY(client_flush(err));
     for (;;) {
-        /* Nobody reads our output any more: whoever started this by ssh is gone. */
+        /* Nobody reads our output any more: the ssh that started this has ended. */
         struct pollfd polled[] = {{.fd = fd, .events = POLLIN}, {.fd = STDOUT_FILENO}};
         int64_t left_ms = end_ms - clock_now_ms();
         if (left_ms <= 0) break;

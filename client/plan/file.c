@@ -124,7 +124,7 @@ static int read_curve(const json_t *root, const char *name, struct cluster_curve
     return 0;
 }
 
-/* One number, or one for each position; the last one holds for those behind it. */
+/* Reads one number, or one per position; missing positions repeat the last. */
 static int read_alpha(const json_t *root, double alpha[DRAFT_MAX], const char *path,
                       struct error *err)
 {

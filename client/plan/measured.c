@@ -1,4 +1,4 @@
-/* What a coordinator has measured, as a file of `outrider plan --cluster`. */
+/* Reads what a coordinator has measured from a file of `outrider plan --cluster`. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -89,7 +89,7 @@ void replay_drafter_close(struct replay_drafter *d)
 
 /* ---- a text ---- */
 
-/* Tokens of an answer, each of which was the target's best behind the one before. */
+/* Takes over tokens of an answer, each of which was the target's best after the one before. */
 static void recycle(struct replay_drafter *d, const int32_t *tokens, int n)
 {
     for (int i = 0; d->recycled && i < n; i++) {
@@ -169,7 +169,8 @@ static void find_session(const struct replay_drafter *d, struct replay_found *fo
     found->offer.evidence = planner_evidence_of_match(place.length);
 }
 
-/* What follows the first place of the last few tokens, as many of them as stood anywhere before. */
+/* Finds the first place of the last tokens, as many of them as possible, and copies what follows
+ * it. */
 static void find_ngram(const struct replay_drafter *d, const struct token_ids *text,
                        struct replay_found *found)
 {

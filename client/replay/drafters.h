@@ -17,9 +17,9 @@ enum replay_finder {
     REPLAY_NGRAM,     /* prompt lookup: the first place of the last few tokens */
     REPLAY_STORE,     /* the texts replayed before (lookup/store.h) */
     REPLAY_DATASTORE, /* a file of texts (lookup/datastore.h) */
-    /* What stood behind the same token in the answers (lookup/recycled.h). A server also knows
-     * the rows behind guesses that were rejected, and the second best tokens of rows: there it
-     * finds more. */
+    /* Tokens that came after the same token in the answers (lookup/recycled.h). A server also knows
+     * the rows after guesses that were rejected, and the second best tokens of rows: there it finds
+     * more. */
     REPLAY_RECYCLED,
     N_REPLAY_FINDERS
 };
@@ -30,7 +30,7 @@ enum {
     REPLAY_LISTS = 1 << 17 /* of recycled tokens, as the coordinator has them */
 };
 
-/* What a drafter offers for the end of a text, with the guesses. offer.k_max 0: nothing. */
+/* The guesses that a drafter offers for the end of a text. offer.k_max 0: none. */
 struct replay_found {
     struct planner_offer offer;
     int32_t tokens[DRAFT_MAX];

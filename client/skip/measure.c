@@ -1,6 +1,6 @@
 /* Measuring sets of layers. The text is read in pieces, each from position 0 on, because that is
- * how requests begin. Of p the best P_KEPT tokens of each position are kept: what is behind them is
- * counted as never agreed on, so alpha is a little low where p is very flat. */
+ * how requests begin. Of p the best P_KEPT tokens of each position are kept: tokens of a lower rank
+ * are counted as never agreed on, so alpha is a little low where p is very flat. */
 #include "client/skip/measure.h"
 
 #include <math.h>
@@ -38,7 +38,7 @@ struct skip_measure {
     struct checkpoint *ck;
     struct backend *be;
     struct model *whole;
-    struct known_row *rows; /* [n_tokens] what the whole says behind each token */
+    struct known_row *rows; /* [n_tokens] the whole's distribution after each token */
     int32_t blocks[PIECE_BLOCKS];
     struct arena arena;
     struct select_item items[STEP_ROWS * P_KEPT], scratch[Q_SUPPORT];
@@ -76,7 +76,7 @@ out:
     return rc;
 }
 
-/* Calls take_row for every position of the text, behind its row's step. */
+/* Calls take_row for every position of the text, after the step of its row. */
 static int read_text(struct skip_measure *m, struct model *model, int n_best,
                      int (*take_row)(struct skip_measure *m, struct model *model, int row, int at,
                                      double *sum, struct error *err),

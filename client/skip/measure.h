@@ -1,4 +1,4 @@
-/* What a set of a model's layers is worth as its draft, measured with the model in this process:
+/* Measures how well a set of a model's layers serves as its draft, with the model in this process:
  * alpha over the positions of a text, and times of passes. The weights are loaded once; a set uses
  * those of the whole (`like` in model/model.h). Owned by one thread. */
 #pragma once

@@ -24,7 +24,7 @@ struct skip_candidate {
 
 struct skip_search {
     int n_layers; /* 2 .. SKIP_LAYERS_MAX */
-    /* Fills all behind n. What it returns but 0 ends the search. */
+    /* Fills the fields after n. A result that is not 0 ends the search. */
     int (*measure)(void *context, struct skip_candidate *candidate, struct error *err);
     bool (*is_over)(void *context); /* asked before each measurement */
     void *context;

@@ -21,13 +21,13 @@ static inline bool planning_is_planned(const struct sequence *seq)
     return seq->planner_state.strategy == STRATEGY_PLANNED;
 }
 
-/* Behind a long prompt the first token does not wait for the draft. */
+/* The first token after a long prompt does not wait for the draft. */
 static inline bool planning_is_first_plain(const struct sequence *seq)
 {
     return seq->n_tokens == seq->n_prompt && seq->n_prompt > FIRST_GUESS_TOKENS;
 }
 
-/* Whether the draft model may guess for the sequence. */
+/* True if the draft model may guess for the sequence. */
 static inline bool planning_has_model(const struct planning *p, const struct sequence *seq)
 {
     return p->s->drafters->model && !seq->is_score && seq->n_draft > 0 && !seq->lost_draft;
@@ -39,8 +39,8 @@ static inline int planning_n_missed(const struct sequence *seq)
     return seq->n_tokens - seq->n_draft_kv;
 }
 
-/* The most guesses of the next round, whoever makes them. It depends on the sequence and on what
- * the models can do, and never on company. */
+/* The most guesses of the next round, by any drafter. It depends on the sequence and on what the
+ * models can do, and never on company. */
 static inline int planning_guess_room(const struct planning *p, const struct sequence *seq)
 {
     const struct target_description *target = p->s->target;

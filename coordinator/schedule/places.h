@@ -22,5 +22,6 @@ void places_reuse_draft(struct sequence *seq, struct drafter *model);
 void places_withdraw(struct sequence *seq, struct block_pool *target_pool,
                      struct drafters *drafters);
 
-/* The same for one whose job goes on: is_evicted says so to the engine, which queues it. */
+/* As places_withdraw, for a sequence whose job goes on: is_evicted tells the engine, which queues
+ * it. */
 void places_evict(struct sequence *seq, struct block_pool *target_pool, struct drafters *drafters);

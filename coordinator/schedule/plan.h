@@ -17,8 +17,8 @@ enum {
     FORESEEN_MAX = 8
 };
 
-/* What could be found for a lane, and how it began: from that the planner learns whether it was
- * taken or not. */
+/* Guesses that could be found for a lane, and how they began: the planner learns from these whether
+ * they were accepted. */
 struct lane_found {
     struct planner_offer offer;
     int n;
@@ -68,7 +68,7 @@ struct round_plan {
     double expected_us;     /* what the planner expects the round to take; 0 = not known */
 };
 
-/* What decisions depend on besides the sequences. Lent. */
+/* Everything that decisions depend on besides the sequences. Lent. */
 struct scheduler {
     const struct target_description *target;
     struct block_pool *target_pool;

@@ -1,4 +1,5 @@
-/* What a round sets aside in KV before anything is drawn, and what the draft reads of prompts. */
+/* Sets aside the KV of a round before anything is drawn, and plans what the draft reads of
+ * prompts. */
 #include "coordinator/schedule/parts.h"
 
 #include <string.h>
@@ -75,9 +76,9 @@ static void drop_reading(struct round_plan *plan, int at)
     }
 }
 
-/* Whether what the draft knows of `other` may be forgotten so that seq gets on. One that guesses no
- * more needs it no more, and one whose client does not read waits anyway. A planned sequence can go
- * on without guesses, so it gives way to those with a K of their own; among equals the younger one
+/* True if the draft's KV of `other` may be given up so that seq gets on. One that guesses no more
+ * needs it no more, and one whose client does not read waits anyway. A planned sequence can go on
+ * without guesses, so it gives way to those with a K of their own; among equals the younger one
  * gives way, so that the oldest always gets on. */
 static bool gives_way(const struct planning *p, const struct sequence *other,
                       const struct sequence *seq)
@@ -124,8 +125,8 @@ static bool reserve_reading(struct planning *p, struct sequence *seq, int n_posi
     return true;
 }
 
-/* Whether the draft reads for another sequence in this round what it would read next for this
- * one, which then finds it in the next round. */
+/* True if the draft reads for another sequence in this round what it would read next for this one,
+ * which then finds it in the next round. */
 static bool reads_the_same(const struct round_plan *plan, const struct sequence *seq)
 {
     for (int i = 0; i < plan->n_readings; i++) {
@@ -163,7 +164,8 @@ void planning_read(struct planning *p)
 
 /* ---- setting KV aside ---- */
 
-/* Who gives up its place: the youngest whose client does not read, otherwise the youngest. */
+/* Chooses the sequence that gives up its place: the youngest whose client does not read, otherwise
+ * the youngest. */
 static struct sequence *choose_victim(const struct planning *p)
 {
     struct sequence *victim = NULL;
@@ -239,7 +241,7 @@ static int branch_end(const struct lane_plan *lane, int n_branch)
     return lane->seq->n_target_kv + lane->n_tokens + n_branch;
 }
 
-/* Whether there are blocks for path 0 and for the tails. It is asked before any is taken: otherwise
+/* True if there are blocks for path 0 and for the tails. It is asked before any is taken: otherwise
  * those of path 0 would stay with a sequence that gets no tails, and published ones would have been
  * forgotten for them. */
 static bool has_blocks(const struct planning *p, const struct lane_plan *lane, int n_branch,

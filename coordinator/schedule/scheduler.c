@@ -30,7 +30,7 @@ static int n_unread(const struct sequence *seq)
     return seq->n_tokens - seq->n_target_kv;
 }
 
-/* The same of the draft model. */
+/* The most guesses that the draft model may make for the sequence. */
 static int model_limit(const struct planning *p, struct sequence *seq)
 {
     if (!planning_has_model(p, seq)) return 0;
@@ -44,7 +44,7 @@ static int model_limit(const struct planning *p, struct sequence *seq)
     return planning_is_first_plain(seq) ? 0 : least(planning_guess_room(p, seq), room);
 }
 
-/* Whether the drafter of sequences with a K of their own has more to read before it guesses. */
+/* True if the drafter of a sequence with a K of its own has more to read before it guesses. */
 static bool is_behind(const struct planning *p, const struct sequence *seq)
 {
     struct planner_offer offer;
@@ -110,8 +110,8 @@ static bool feeds(const struct sequence *seq)
     return !seq->reader.slow_us && !decodes(seq);
 }
 
-/* Those whose last round is longest ago come first, so that a lane that found no room in one round
- * finds it in the next. */
+/* Lists decoding sequences, those first whose last round is longest ago, so that a lane that found
+ * no room in one round finds it in the next. */
 static int list_decoding(const struct planning *p, struct sequence **list)
 {
     int n = 0;
@@ -127,8 +127,8 @@ static int list_decoding(const struct planning *p, struct sequence **list)
     return n;
 }
 
-/* What decoding lanes leave to prompts. In every other round they may take the whole step, because
- * one lane may have a K that needs nearly all of it. */
+/* The rows that decoding lanes leave to prompts. In every other round they may take the whole step,
+ * because one lane may have a K that needs nearly all of it. */
 static int kept_for_prompts(const struct planning *p, int n_feeding, int n_left)
 {
     if (n_feeding == 0 || p->s->n_rounds % 2) return 0;
@@ -202,7 +202,7 @@ static void plan_prompt(struct planning *p, struct sequence *seq, int room)
     struct lane_plan *lane = add_lane(p, seq, n, k);
     p->plan->n_prompt += lane->is_last ? n - 1 : n;
     if (!is_scored) return;
-    /* Row i scores the token behind token i; the first token has no score. */
+    /* Row i scores the token after token i; the first token has no score. */
     int first = (seq->n_scored > 1 ? seq->n_scored : 1) - 1 - seq->n_target_kv;
     int end = least(n, seq->n_prompt - 1 - seq->n_target_kv);
     lane->first_scored = first > 0 ? first : 0;
@@ -248,8 +248,8 @@ static int hand_out(struct feeding *feeding, int room)
 }
 
 /* Half of the room is for those that came first, so that each is read at most twice as late as in
- * order of arrival, whoever comes after it. The other half is for short ones, so that they do not
- * wait until a long one is read. Returns what nobody needs. */
+ * order of arrival, however many come after it. The other half is for short ones, so that they do
+ * not wait until a long one is read. Returns what nobody needs. */
 static int share_room(struct feeding *list, int n, int room)
 {
     struct feeding *sorted[SEQUENCES_MAX];
@@ -265,8 +265,8 @@ static int share_room(struct feeding *list, int n, int room)
     return left;
 }
 
-/* What one leaves, because the rows of a step end or its guesses wait for the draft, is for those
- * behind it; and its guesses may use up what was meant for them. */
+/* Rows that one prompt leaves, because the rows of a step end or its guesses wait for the draft, go
+ * to the prompts after it; and its guesses may use up what was meant for them. */
 static void plan_prompts(struct planning *p)
 {
     struct feeding list[SEQUENCES_MAX];
@@ -281,7 +281,7 @@ static void plan_prompts(struct planning *p)
 
 /* ---- guesses ---- */
 
-/* What finders can guess for a lane; returns how many offers there are. */
+/* Lists the guesses that finders have for a lane; returns how many offers there are. */
 static int list_offers(const struct planning *p, struct lane_plan *lane,
                        struct planner_offer *offers)
 {

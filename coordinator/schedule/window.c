@@ -19,7 +19,7 @@ static int free_rows(const struct planning *p)
     return planner_rows_within(p->s->planner, used, free_stretch, used, used + room) - used;
 }
 
-/* A window is a tree, and it takes the place of a branch, which a lane that guesses behind siblings
+/* A window is a tree, and it takes the place of a branch, which a lane that guesses after siblings
  * does not have. A lane that feeds a prompt has a long step anyway, in which nothing is free. */
 static bool may_have_window(const struct lane_plan *lane)
 {

@@ -36,7 +36,7 @@ enum signals_reason {
 
 enum signals_blocks_state { SIGNALS_IN_USE, SIGNALS_FREE, SIGNALS_CACHED, SIGNALS_BLOCK_STATES };
 
-/* Who made guesses: SIGNALS_MODEL and so on, one for each row of the table of drafters. */
+/* Sources of guesses: SIGNALS_MODEL and so on, one for each row of the table of drafters. */
 #define SIGNALS_OF_ROW(id, ...) SIGNALS_##id,
 enum signals_drafter {
     DRAFTERS(SIGNALS_OF_ROW, SIGNALS_OF_ROW, SIGNALS_OF_ROW, SIGNALS_OF_ROW) SIGNALS_DRAFTERS

@@ -32,7 +32,7 @@ START_TEST(the_example_of_the_header)
 }
 END_TEST
 
-/* Whether guess i is in a path, by walking up from every leaf. */
+/* True if guess i is in a path, found by walking up from every leaf. */
 static bool is_on_path(const int32_t *parents, int n, int path, int i)
 {
     int leaf = -1;
