@@ -45,7 +45,7 @@ struct setup {
     int n_positions, n_rows, n_rounds;
 };
 
-/* Of one layer: two products of two operations each. */
+/* The cost of one layer: two products of two operations each. */
 static struct bench_cost layer_cost(const struct setup *w)
 {
     double products = (double)w->n_rows * w->shape.n_heads * w->n_positions * w->shape.head_dim;

@@ -1,4 +1,4 @@
-/* What writing a conversation in a model's chat template costs.
+/* Measures the cost of writing a conversation in a model's chat template.
  *
  *   bench_chat_template FILE...
  *

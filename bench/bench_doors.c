@@ -1,5 +1,5 @@
-/* What the HTTP door costs beside gRPC: the same greedy texts through both, in turn, from so many
- * clients at once, each a thread that reads its stream.
+/* Compares the cost of the HTTP door with that of gRPC: the same greedy texts through both, in
+ * turn, from so many clients at once, each a thread that reads its stream.
  *
  *   bench_doors GRPC_ADDRESS HTTP_ADDRESS [CLIENTS [TOKENS [REPETITIONS]]]
  *
@@ -31,7 +31,7 @@ struct client {
     int64_t begin_us, first_us, end_us;
 };
 
-/* Of one repetition of one door. */
+/* Figures of one repetition of one door. */
 struct outcome {
     double first_us, token_us, per_s;
 };

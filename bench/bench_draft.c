@@ -1,5 +1,5 @@
-/* What a drafted token costs and where the time goes: forward pass without the head, head, the best
- * of the row, q and the draw, all compared with reading the same bytes.
+/* Measures the cost of a drafted token and where the time goes: forward pass without the head,
+ * head, the best of the row, q and the draw, all compared with reading the same bytes.
  *
  *   bench_draft [--model MODEL] [--head N,N,...] [--context N] [--support N] [--pairs N]
  *               [--device cpu] [--threads N]

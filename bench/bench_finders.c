@@ -1,4 +1,4 @@
-/* What guesses that are looked up cost the coordinator.
+/* Measures the coordinator's cost of guesses that are looked up.
  *
  *   bench_finders [N_TOKENS]
  *
@@ -83,7 +83,7 @@ struct bench {
     int n_lanes;
 };
 
-/* What one part of a round takes, in us per lane. */
+/* Parts of a round, each timed in us per lane. */
 enum part { STUDY, LOOK, PLAN, PLAN_WITHOUT, GUESS, PARTS };
 
 static void share(struct bench *b, bool has_offers)
@@ -225,7 +225,7 @@ static double bytes_per_token(int n_tokens, int kind)
 enum { ROWS = 1 + K, BEST = 5 };
 enum said_part { LEARN, SAID_LOOK, SAID_GUESS, SAID_PARTS };
 
-/* What the target says to a lane in a round: behind the last committed tokens, and behind guesses
+/* Answers of the target to a lane in a round: after the last committed tokens, and after guesses
  * that were wrong. */
 static struct said {
     int32_t before[ROWS], parents[ROWS], best[ROWS][BEST];

@@ -24,7 +24,7 @@ enum {
     BACKLOG = 64
 };
 
-/* What was read together, and when it is due. */
+/* Bytes that were read together, and when they are due. */
 struct piece {
     struct piece *next;
     long long due_ns;
@@ -163,7 +163,7 @@ static int send_due(struct way *way, long long now)
 
 /* ---- waiting ---- */
 
-/* What can be read from; returns the highest descriptor. *due: the next piece, or -1. */
+/* Lists the descriptors that can be read from; returns the highest. *due: the next piece, or -1. */
 static int list_readable(fd_set *set, long long *due)
 {
     int highest = -1;

@@ -1,4 +1,4 @@
-/* What drafters that find their guesses cost for each round and lane.
+/* Measures the cost of lookup drafters for each round and lane.
  *
  *   bench_lookup [LANES]
  *

@@ -123,7 +123,7 @@ static size_t pass_bytes(const struct pass *p)
                                    : quant_matrix_bytes(p->form, p->w.n_in, p->w.n_out);
 }
 
-/* Of one call. */
+/* The cost of one call. */
 static struct bench_cost pass_cost(const struct pass *p)
 {
     return (struct bench_cost){.gb = p->is_hot ? 0 : 1e-9 * (double)pass_bytes(p),

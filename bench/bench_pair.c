@@ -204,7 +204,7 @@ static double run_text(struct pair *p, int k, uint64_t seed, struct error *err)
     return (double)(p->n_text - s->context) * 1e9 / (double)(clock_now_ns() - start);
 }
 
-/* What one arm's texts took, all together. */
+/* Sums over all texts of one arm. */
 struct sums {
     double draft_us, verify_us;
     int rounds, drafted, accepted, rejections, committed;

@@ -1,4 +1,4 @@
-/* What a choice of the planner costs.
+/* Measures the cost of a choice of the planner.
  *
  *   bench_planner
  *
@@ -6,7 +6,7 @@
  * planner_share, and of all that a round tells the planner. The tables are those of a machine whose
  * step is flat to 256 rows, so that many guesses pay; "no guesses" are lanes that may not guess.
  * With siblings each guess may have three, of which the first is accepted in 2 of 5 cases; or
- * guesses may be made behind these, too. */
+ * guesses may be made after these, too. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,7 +15,7 @@
 
 enum { N_ROUNDS = 2001, STEP_US = 20000 };
 
-/* What a lane's guesses may be. */
+/* Forms of a lane's guesses. */
 enum form { CHAINS, SIBLINGS, TREES };
 static const char *const forms[] = {"chains", "siblings", "trees"};
 
@@ -36,8 +36,8 @@ static double step_us(int rows)
     return STEP_US * ((rows > 256 ? rows / 256. : 1) + 0.0005 * rows);
 }
 
-/* Behind the first sibling of guess n_accepted, which stayed: the first guess there does in 1 of 2
- * cases, and nobody looks further. */
+/* Teaches guesses after the first sibling of guess n_accepted, which was accepted: the first guess
+ * there is accepted in 1 of 2 cases, and the others are not tried. */
 static void teach_grown(struct planner *p, struct planner_sequence *seq,
                         const struct planner_lane *lane, int n_accepted, int turn)
 {

@@ -1,5 +1,5 @@
-/* What answering a row costs: rows of logits of a large vocabulary in 8 slices, asked as each rule
- * asks, by one thread and by a team, as a worker does it after a step, then merged as the
+/* Measures the cost of answering a row: rows of logits of a large vocabulary in 8 slices, asked as
+ * each rule asks, by one thread and by a team, as a worker does it after a step, then merged as the
  * coordinator does it.
  *
  *   bench_rows [--vocab N,N,...] [--rows N] [--threads N] [--pairs N]
@@ -173,7 +173,7 @@ static void compare_cuts(struct question question, struct team *team)
     printf("  %-26s %9zu B  %9zu B\n", "", question.bytes, old.bytes);
 }
 
-/* Noise of standard deviation 1.5 or 2.5; in a peaked row one token stands out. */
+/* Noise of standard deviation 1.5 or 2.5; in a peaked row one token has most of the mass. */
 static void fill(int n_vocab)
 {
     for (int i = 0; i < n_vocab; i++) {

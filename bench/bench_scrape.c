@@ -54,7 +54,7 @@ static size_t take(int fd, size_t len)
     return len + (size_t)n;
 }
 
-/* Returns the bytes of the page, which lies behind its head in `page`. */
+/* Returns the bytes of the page, which follows its head in `page`. */
 static size_t read_page(int fd, const char **body)
 {
     static const char request[] = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";

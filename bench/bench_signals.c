@@ -1,4 +1,4 @@
-/* What the coordinator's signals cost.
+/* Measures the cost of the coordinator's signals.
  *
  *   bench_signals
  *
@@ -43,7 +43,7 @@ static struct signals *open_signals(bool has_vllm)
     return s;
 }
 
-/* What the engine tells of one round. */
+/* Records what the engine tells of one round. */
 static void record_round(struct signals *s, int n_lanes, int turn)
 {
     static const float alpha[DRAFT_MAX] = {0.8f, 0.7f, 0.6f};

@@ -1,4 +1,5 @@
-/* What a step of K + 1 rows costs compared with a step of one row: the price of verification.
+/* Measures the cost of a step of K + 1 rows compared with a step of one row: the price of
+ * verification.
  *
  *   bench_step [--model MODEL] [--device cpu] [--weights bf16] [--kernels auto] [--threads N]
  *              [--context N] [--rows R,R,...] [--pairs N]
@@ -73,7 +74,7 @@ static void fill_arm(struct step_arm *arm, struct model *model, int context, int
     }
 }
 
-/* What all lines of a run have in common. */
+/* Settings that all lines of a run share. */
 struct steps {
     struct model *model;
     const struct model_config *cfg;

@@ -1,8 +1,8 @@
-/* What many streams at once add to the time between two pieces of a text: one thread reads all of
- * them, notes when each chunk comes, and takes from the gap before it what its round took in the
- * engine. Every eighth stream says that itself (show_drafts) and is counted; the others are as most
- * clients have them, so that the details, which cost several times what a chunk costs, are not a
- * part of what they measure.
+/* Measures how much many streams at once add to the time between two pieces of a text: one thread
+ * reads all of them, notes when each chunk comes, and takes from the gap before it what its round
+ * took in the engine. Every eighth stream says that itself (show_drafts) and is counted; the others
+ * are as most clients have them, so that the details, which cost several times what a chunk costs,
+ * are not a part of what they measure.
  *
  *   bench_streams HTTP_ADDRESS [CLIENTS [TOKENS]]
  *
@@ -43,7 +43,7 @@ struct stream {
 static struct stream streams[CLIENTS_MAX];
 static int n_clients = 1000, n_tokens = 50, n_done;
 
-/* Of every chunk but the first of a stream that tells. */
+/* Times of every chunk but the first of a stream that tells. */
 static double *gaps, *rounds, *added;
 static size_t n_chunks;
 

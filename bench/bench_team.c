@@ -1,5 +1,6 @@
-/* What a fork-join costs: with the members spinning, after they have gone to sleep, and with all
- * members on one core, where a spinning member only takes time from the thread it waits for.
+/* Measures the cost of a fork-join: with the members spinning, after they have gone to sleep, and
+ * with all members on one core, where a spinning member only takes time from the thread it waits
+ * for.
  *
  *   bench_team [--threads N] [--jobs N]
  *

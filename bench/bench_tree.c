@@ -1,9 +1,10 @@
-/* What a step that verifies a tree of guesses costs compared with a chain of as many rows.
+/* Measures the cost of a step that verifies a tree of guesses compared with a chain of as many
+ * rows.
  *
  *   bench_tree [--model MODEL] [--device cpu] [--weights bf16] [--kernels auto] [--threads N]
  *              [--context N] [--nodes N] [--pairs N]
  *
- * One rank in this process feeds the token at position `context` and N guesses behind it over and
+ * One rank in this process feeds the token at position `context` and N guesses after it over and
  * over; each step overwrites the one before. For every shape of tree the arms "tree" and "chain"
  * alternate in slices of 0.2 s. The ratio is the time of the tree over the time of the chain, the
  * median of the pairs with quartiles. Besides rows, a tree has paths: each has blocks of its own,
@@ -45,7 +46,7 @@ static double run_step(void *arg)
 /* The parent of guess i. */
 typedef int32_t parent_fn(int i, int n);
 
-/* All guesses are behind the last committed token. */
+/* All guesses follow the last committed token. */
 static int32_t parent_in_star(int i, int n)
 {
     (void)i, (void)n;

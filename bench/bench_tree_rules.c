@@ -1,4 +1,4 @@
-/* What the verification of a tree costs on the coordinator.
+/* Measures the coordinator's cost of verifying a tree.
  *
  *   bench_tree_rules
  *
@@ -18,7 +18,7 @@ enum { N_ROUNDS = 2001, N_NODES = 16, SUPPORT_MAX = 256, N_VOCAB = 32000 };
 struct input {
     struct guess_tree tree;
     struct target_row rows[N_NODES + 1];
-    struct sparse_dist q[N_NODES + 1]; /* behind the root, then behind each node */
+    struct sparse_dist q[N_NODES + 1]; /* after the root, then after each node */
     int32_t ids[N_NODES + 1][SUPPORT_MAX];
     float q_p[N_NODES + 1][SUPPORT_MAX], p[N_NODES + 1][SUPPORT_MAX];
 };

@@ -1,4 +1,5 @@
-"""What the benchmarks in Python share: where the sources are, command lines, requests, quartiles.
+"""Functions that the benchmarks in Python share: where the sources are, command lines, requests,
+quartiles.
 
 Importing it puts tests/support on the path, so that `from cluster import Cluster` works afterwards.
 """
@@ -29,7 +30,7 @@ def parser(doc):
 
 
 def build_parser(doc):
-    """The same, with the build folder as the first argument."""
+    """Returns the parser of parser(), with the build folder as the first argument."""
     made = parser(doc)
     made.add_argument("build")
     return made

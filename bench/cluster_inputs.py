@@ -55,7 +55,7 @@ def cycle_us(arm):
 
 
 def rest_us(arm):
-    """Of the coordinator: what is neither draft nor step nor wire."""
+    """Returns the coordinator's own time: what is neither draft nor step nor wire."""
     return cycle_us(arm) - sum(arm[f"{part}_us"] for part in PARTS)
 
 
@@ -141,7 +141,7 @@ def of_coordinator(arms):
 
 
 def of_sums(arms, pair, n_sums):
-    """What two ranks show at K = 0: the cost of a sum, and of a second rank on the wire."""
+    """Returns what two ranks show at K = 0: the cost of a sum, and of a second rank on the wire."""
     us, row_us = line([(arm["rows_per_step"], arm["collective_us"]) for arm in pair])
     mine = {arm["concurrency"]: arm["wire_us"] + rest_us(arm) for arm in arms if arm["K"] == 0}
     more = [arm["wire_us"] + rest_us(arm) - mine[arm["concurrency"]] for arm in pair

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `outrider plan --cluster` predicts of this machine, and what is then measured on it.
+"""Compares what `outrider plan --cluster` predicts of this machine with what is measured on it.
 
     bench/cluster_plan.py BUILD [--groups 1,2] [--ranks 1,2] [--delay 0,0.1,1,5] [--clients 4]
                           [--k 0,2] [--repetitions 4] [--out FILE] [--csv FILE]
@@ -122,7 +122,7 @@ def round_trip_us(path):
 
 
 def one_way_us(build, delay_us):
-    """What the link adds to a message, by the clock: its delay and its own work."""
+    """Returns what the link adds to a message, by the clock: its delay and its own work."""
     if not delay_us:
         return 0.0
     folder = tempfile.mkdtemp(prefix="outrider-link-")

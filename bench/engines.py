@@ -1,5 +1,5 @@
-"""What the comparisons with other engines share: the options that say how our side runs, its
-cluster, and the order of arms."""
+"""Functions that the comparisons with other engines share: the options that say how our side runs,
+its cluster, and the order of arms."""
 import shlex
 
 from bench_util import quartiles_text

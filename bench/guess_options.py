@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What an option that changes guesses is worth in service, and that it changes no text.
+"""Measures the gain in service of an option that changes guesses, and checks that no text changes.
 
     bench/guess_options.py BUILD [lookup|trees|draft-staged|draft-ahead|half-batches|lookup-append]
                            [--clients 1,8,32]
@@ -23,8 +23,8 @@ are so far away, each way. --also: further flags of both coordinators.
 Printed: tokens per second of both (of a single stream by the server's time, otherwise the sum over
 the streams), their ratio as the median of the turns with quartiles; of the first cluster alpha, the
 shares of its guesses that were found, that took no pass of the draft of their own and that were
-found behind the draft's, and siblings per round; and of both committed tokens and guesses per
-round, which a busy machine does not change where K is fixed.
+found after the draft's, and siblings per round; and of both committed tokens and guesses per round,
+which a busy machine does not change where K is fixed.
 """
 import concurrent.futures
 import statistics
@@ -51,7 +51,7 @@ def ask(cluster, turn, client, tokens, words):
 
 
 class Slice:
-    """The same requests to one cluster, at once."""
+    """Sends the requests of a turn to one cluster, at once."""
 
     def __init__(self, cluster, turn, clients, tokens, words):
         with concurrent.futures.ThreadPoolExecutor(clients) as pool:

@@ -160,7 +160,7 @@ def delay(build, repetitions, n_tokens):
         for ms in DELAYS_MS:
             hosts.delay(ms / 1000)
             way = measure_link(hosts, build)
-            # The same prompts at every delay, because alpha is theirs.
+            # Every delay has the same prompts, because alpha depends on them.
             arms = two.bench(n_tokens, (0, 4), 4, repetitions if ms < 5 else 1)
             for (k, arm), rate in zip(arms.items(),
                                       predict(build, plan, max(0, way - base) * 1e6, arms)):

@@ -1,8 +1,8 @@
-/* What bounds a computation on the CPU: it must read its weights (or its KV) once, and it must
- * multiply. Neither can be faster than this machine reads and multiplies in the same minutes with
- * as many threads: the best loop of bench/bench_read.h over memory that is as cold as the
- * computation's own, and the loop over registers of bench/peaks.h. The limit is the longer of the
- * two times; the share is this time over the one that was measured. A share of reading can be a
+/* Measures the bounds of a computation on the CPU: it must read its weights (or its KV) once, and
+ * it must multiply. Neither can be faster than this machine reads and multiplies in the same
+ * minutes with as many threads: the best loop of bench/bench_read.h over memory that is as cold as
+ * the computation's own, and the loop over registers of bench/peaks.h. The limit is the longer of
+ * the two times; the share is this time over the one that was measured. A share of reading can be a
  * little above 1, because a kernel's prefetch may suit the machine better than that of any loop. */
 #pragma once
 
@@ -41,8 +41,8 @@ struct bench_share {
 struct bench_share bench_share(struct bench_cost cost, const double *units_per_s,
                                const double *gb_per_s, const double *gflop_per_s, int n);
 
-/* Of a step that feeds n_tokens and wants the logits of n_rows of them: two operations for each
- * weight. Attention is not counted, though its time is. */
+/* The cost of a step that feeds n_tokens and wants the logits of n_rows of them: two operations for
+ * each weight. Attention is not counted, though its time is. */
 struct bench_cost bench_step_cost(const struct model_config *cfg, size_t weight_bytes, int n_tokens,
                                   int n_rows);
 

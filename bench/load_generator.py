@@ -32,7 +32,7 @@ class Request:
 
 @dataclass
 class Answer:
-    """What is known of a request that was answered. Times are those of time.perf_counter."""
+    """Keeps what is known of a request that was answered. Times are those of time.perf_counter."""
     begin: float = 0
     first: float = 0
     last: float = 0

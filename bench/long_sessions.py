@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What looking guesses up costs a round of a long text, which should not depend on its length.
+"""Measures the cost of lookups in a round of a long text, which should not depend on its length.
 
     bench/long_sessions.py BUILD [--tokens 1000,10000,100000] [--new 60] [--turns 3] [--lists LIST]
 

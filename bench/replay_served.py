@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `outrider replay` predicts for texts, over what serving them has brought.
+"""Compares what `outrider replay` predicts for texts with what serving them has brought.
 
     bench/replay_served.py BUILD [--turns 10] [--tokens 400] [--target MODEL] [--ranks 1]
                           [--least 1.5]

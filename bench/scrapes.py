@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a scrape of /metrics takes under load, and by how much it delays rounds.
+"""Measures the time of a scrape of /metrics under load, and by how much it delays rounds.
 
     bench/scrapes.py BUILD [--target MODEL] [--draft MODEL] [-K 0] [--ranks 1] [--clients 1]
                      [--scrapes 2000] [--every-ms 30]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What mutual TLS between coordinator and workers costs in a round.
+"""Measures the cost of mutual TLS between coordinator and workers in a round.
 
     bench/tls_rounds.py BUILD [--ranks 2] [--k 0,4] [--temperature 0,1] [--turns 60] [--tokens 100]
                         [--target MODEL --draft MODEL]
