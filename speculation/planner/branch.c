@@ -15,14 +15,14 @@ static const double least_survival = 0.01;
 /* Tokens: how many expected ones count against those that branches have added. */
 static const double added_weight = 4;
 
-/* What branches have added over what was expected: the draft and what is found are right and wrong
- * at the same places more often than by chance. */
+/* Tokens that branches have added over those expected: the draft and the finders are right and
+ * wrong at the same places more often than by chance. */
 static double added_ratio(const struct planner_reasons *reasons)
 {
     return (reasons->branch_added + added_weight) / (reasons->branch_expected + added_weight);
 }
 
-/* The round as it stands, and a lane of it that may have a branch. */
+/* The round so far, and a lane of it that may have a branch. */
 struct branching {
     struct planner *p;
     const struct planner_base *base;

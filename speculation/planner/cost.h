@@ -1,4 +1,4 @@
-/* What the planner's choices have in common: up-to-date times, what reading costs, paying for
+/* Functions that the planner's choices share: up-to-date times, the cost of reading, paying for
  * probes. The planner's own (speculation/planner/planner.h). */
 #pragma once
 
@@ -28,5 +28,5 @@ int planner_near(int measured);
  * more than roughly, because nobody asks about most of their rows. */
 bool planner_is_decoding(int n_rows, int n_prompt);
 
-/* Whether the credit pays for a probe; if it does, it has paid. */
+/* True if the credit pays for a probe; the price is then taken from it. */
 bool planner_pay(struct planner *p, double price_us);

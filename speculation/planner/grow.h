@@ -25,7 +25,8 @@ struct planner_node {
 struct planner_growing {
     bool grows;
     float tokens; /* that the lane is expected to commit with what was taken */
-    /* Of guesses by position and of siblings by rank: [0] of the chain, [1] after siblings. */
+    /* Chances of guesses by position and of siblings by rank: [0] of the chain, [1] after
+     * siblings. */
     float chances[2][DRAFT_MAX], siblings[2][SIBLINGS_MAX];
     int8_t forks[DRAFT_MAX];   /* by pass: the guess from which on it reads the chain again */
     int n_taken, n_next, best; /* best: index in next */

@@ -14,12 +14,12 @@ enum {
     /* Besides them: what is found is not offered but expected of the draft
      * (speculation/planner/stage.h). */
     PLANNER_STAGED = PLANNER_FINDERS,
-    PLANNER_APPENDED, /* or comes behind guesses of the draft (speculation/planner/append.h) */
+    PLANNER_APPENDED, /* or follow guesses of the draft (speculation/planner/append.h) */
     PLANNER_SOURCES,
     PLANNER_EVIDENCE = 16 /* kinds of evidence that a finder tells apart */
 };
 
-/* What a finder can guess for a lane now. */
+/* Guesses that a finder has for a lane now. */
 struct planner_offer {
     int finder;   /* 0 .. PLANNER_FINDERS - 1 */
     int evidence; /* 0 .. PLANNER_EVIDENCE - 1: the reason for it, such as the length of a match;
@@ -37,7 +37,7 @@ static inline int planner_drafter_of(const struct planner_offer *offer)
     return offer ? 1 + offer->finder : 0;
 }
 
-/* What was found beside guesses of the draft (speculation/planner/branch.h). */
+/* Guesses that were found beside those of the draft (speculation/planner/branch.h). */
 struct planner_branch {
     struct planner_offer offer; /* that makes its guesses */
     float expected;             /* tokens that it is expected to add */
@@ -47,7 +47,8 @@ struct planner_branch {
 /* The evidence of a match of so many tokens, for finders that know nothing else. */
 int planner_evidence_of_match(int n_tokens);
 
-/* The same where `count` of `total` occurrences of the match went on with the first guess. */
+/* As planner_evidence_of_match, where `count` of `total` occurrences of the match went on with the
+ * first guess. */
 int planner_evidence_of_counts(int n_tokens, int count, int total);
 
 /* The evidence where the first guess would have stayed in `count` of the last `total` cases. */
@@ -76,7 +77,7 @@ struct planner_chain planner_offer_chain(struct planner_reasons *reasons,
                                          const struct planner_trust *trust,
                                          const struct planner_offer *offer);
 
-/* Of k guesses of an offer the first n_accepted stayed. */
+/* Learns that of k guesses of an offer the first n_accepted were accepted. */
 void planner_offer_observe(struct planner_reasons *reasons, struct planner_trust *trust,
                            const struct planner_offer *offer, int k, int n_accepted);
 

@@ -108,8 +108,8 @@ static void heap_push(struct planner_order *order, struct planner_pair pair)
     order->heap[at] = pair;
 }
 
-/* Of the guess or sibling that was taken last comes the next sibling; a lane's guess is followed by
- * its next one, too. */
+/* Puts the next sibling of the pair that was taken last into the heap; a guess of a lane is
+ * followed by the lane's next guess, too. */
 static void advance(struct planner_order *order)
 {
     const struct planner_pair taken = order->heap[0];

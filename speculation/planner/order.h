@@ -23,12 +23,13 @@ struct planner_order {
     float tokens[PLANNER_LANES_MAX]; /* that the lane is expected to commit without its next pair */
 };
 
-/* Of the lanes that may guess, each with its offer or the draft; more than PLANNER_LANES_MAX are
- * left out. Keeps p and lanes. */
+/* Begins with the lanes that may guess, each with its offer or the draft; more than
+ * PLANNER_LANES_MAX are left out. Keeps p and lanes. */
 void planner_order_begin(struct planner *p, const struct planner_lane *lanes, int n_lanes,
                          struct planner_order *order);
 
-/* The same with guesses after siblings where a lane may have them; growing[n_lanes] is kept. */
+/* As planner_order_begin, with guesses after siblings where a lane may have them; growing[n_lanes]
+ * is kept. */
 void planner_order_begin_growing(struct planner *p, const struct planner_lane *lanes, int n_lanes,
                                  struct planner_growing *growing, struct planner_order *order);
 

@@ -45,8 +45,8 @@ static inline int planner_lane_siblings(const struct planner_lane *lane, int pos
     return most < lane->siblings_max ? most : lane->siblings_max;
 }
 
-/* What a guess gains that is committed with chance `next`, where so many tokens are expected
- * without it: log(1 + x) where x = next / tokens is at most 1: nearly x (6 + x) / (6 + 4 x). */
+/* Gain of a guess that is committed with chance `next`, where so many tokens are expected without
+ * it: log(1 + x), and x = next / tokens is at most 1: nearly x (6 + x) / (6 + 4 x). */
 static inline float planner_gain(float tokens, float next)
 {
     return next * (6 * tokens + next) / (tokens * (6 * tokens + 4 * next));

@@ -34,7 +34,7 @@ enum {
     PLANNER_LEARN_MISSED = 128
 };
 
-/* What is learned from all sequences of one pair of models. Zero it when the pair changes. */
+/* Everything learned from all sequences of one pair of models. Zero it when the pair changes. */
 struct planner {
     struct planner_curve draft, step, rest; /* a pass of the draft; t_v; what is left of a round */
     struct planner_time read;               /* a token of a long text that the draft reads */
@@ -58,7 +58,7 @@ struct planner {
     bool is_predicted;           /* planned_us says what that round will take */
 };
 
-/* What is learned from one sequence. Zero it, then set strategy. */
+/* Everything learned from one sequence. Zero it, then set strategy. */
 struct planner_sequence {
     enum strategy strategy;
     struct planner_counts counts;
@@ -87,14 +87,14 @@ struct planner_lane {
      * be drawn: place by place, those of one parent one after the other. A branch is listed from
      * the root on, because it is not known yet where it leaves the chain. */
     struct guess_tree tree;
-    /* What was found for this lane. */
+    /* Offers that were found for this lane. */
     const struct planner_offer *offers; /* [n_offers] */
     int n_offers;
     const struct planner_offer *offer; /* out: the one that makes the guesses; NULL: the draft */
     struct planner_branch branch;      /* out: of the tree's branch, if it has one */
 };
 
-/* What is in the step already, besides the lanes above with one row each. */
+/* Load of the step besides the lanes above, which have one row each. */
 struct planner_load {
     int n_rows;     /* rows of other lanes: prompt chunks, lanes of other strategies with guesses */
     int n_prompt;   /* of them: tokens of prompt chunks. They commit nothing, and the step is paid
@@ -125,12 +125,12 @@ void planner_share(struct planner *p, struct planner_lane *lanes, int n_lanes,
  *                     less, at least 1 (transformers, generation/candidate_generator.py) */
 int planner_own_k(const struct planner_sequence *seq, int k_max);
 
-/* What the round of the last planner_share is expected to take as a whole, prompts in its step and
+/* Returns the expected time of the whole round of the last planner_share, prompts in its step and
  * the draft's reading of n_read tokens included, in us; 0 where that is not known: nobody decodes,
  * or the round is made to learn times. Ask before planner_observe_round. */
 double planner_round_us(const struct planner *p, int n_read);
 
-/* Whether it pays that the draft reads the n_missed tokens of a planned sequence so that it can
+/* True if it pays that the draft reads the n_missed tokens of a planned sequence so that it can
  * guess: what guesses are expected to gain over n_left tokens, with n_lanes lanes in a step,
  * against the time of reading. It also says yes when the credit for probes pays the reading, and
  * then takes it from there. Ask for sequences that have missed more than PLANNER_LEARN_MISSED
@@ -143,15 +143,15 @@ bool planner_wants_reading(struct planner *p, struct planner_sequence *seq, int 
  * as one of n_rows, both without the draft. Rows beyond those that were measured are taken to cost
  * as much each as the measured ones do on average. */
 int planner_rows_within(struct planner *p, int n_rows, double factor, int least, int most);
-/* The same for a step in which nobody decodes, over a step of one row: what is left of a round is
- * for those that decode, and does not make room for prompts. */
+/* As planner_rows_within, for a step in which nobody decodes, over a step of one row: the rest of a
+ * round is for lanes that decode, and does not make room for prompts. */
 int planner_rows_alone(struct planner *p, double factor, int least, int most);
 
 /* Tokens of prompts, least .. most, that the draft is predicted to read in this share of the time
  * of a step of n_rows. The least where one of the times is not known. */
 int planner_reading_within(struct planner *p, int n_rows, double share, int least, int most);
 
-/* What happened in a round, over all lanes. */
+/* Outcome of a round, over all lanes. */
 struct planner_round {
     int n_rows;      /* tokens fed in the step */
     int n_lanes;     /* that committed tokens */
@@ -180,7 +180,7 @@ void planner_observe_round(struct planner *p, const struct planner_round *round)
  * a round for each lane that committed tokens, k = 0 included. */
 void planner_observe_lane(struct planner *p, struct planner_sequence *seq, int k, int n_accepted);
 
-/* The same where an offer made the guesses. */
+/* As planner_observe_lane, where an offer made the guesses. */
 void planner_observe_offer(struct planner *p, struct planner_sequence *seq,
                            const struct planner_offer *offer, int k, int n_accepted);
 
@@ -208,9 +208,9 @@ void planner_observe_following(struct planner *p, struct planner_sequence *seq,
 void planner_observe_untaken(struct planner *p, struct planner_sequence *seq,
                              const struct planner_offer *offer, int n_tested, int n_right);
 
-/* Of a branch the first n_tested guesses were held against the text,
- * and the first n_right stood in it; n_added of them were committed that were no guesses of the
- * draft. Besides planner_observe_lane. */
+/* Learns from a branch: n_tested of its guesses were compared with the text, the first n_right
+ * agreed with it, and n_added were committed that the draft had not guessed. Besides
+ * planner_observe_lane. */
 void planner_observe_branch(struct planner *p, struct planner_sequence *seq,
                             const struct planner_branch *branch, int n_tested, int n_right,
                             int n_added);
@@ -239,7 +239,7 @@ void planner_tables_get(const struct planner *p, struct planner_tables *tables);
  * may come from a file. */
 void planner_tables_set(struct planner *p, const struct planner_tables *tables);
 
-/* The same for whoever asks. */
+/* The learned times as tables of numbers of rows, for clients that ask. */
 void planner_times(const struct planner *p, struct time_tables *times);
 
 /* The estimates as numbers; seq NULL: over all sequences. Zeros where nothing was measured. */

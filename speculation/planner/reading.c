@@ -1,4 +1,4 @@
-/* What the draft should read, and how long a step may become. */
+/* Decides what the draft should read, and how long a step may become. */
 #include <math.h>
 
 #include "base/least.h"
@@ -79,7 +79,7 @@ static double careful_us(const struct planner *p, int rows, double rest_us)
     return measured + rest_us;
 }
 
-/* Of a step that is part of a round whose other times are rest_us. */
+/* Rows, low .. high, of a step within the limit, in a round whose other times are rest_us. */
 static int rows_within(const struct planner *p, int n_rows, double factor, double rest_us, int low,
                        int high)
 {

@@ -155,8 +155,8 @@ static uint64_t stale_after(const struct planner_knot *knot, bool is_rival, bool
     return is_plain ? 4 * STALE_ROUNDS * known / SURE_TIMES : UINT64_MAX;
 }
 
-/* Of those numbers of guesses that may be measured again the one whose rows were timed longest
- * ago. */
+/* Of the numbers of guesses that may be measured again, returns the one whose rows were timed
+ * longest ago. */
 static struct choice stalest(struct planner_sum sum, struct planner_order *order,
                              const struct choice *best)
 {
@@ -182,7 +182,8 @@ static struct choice stalest(struct planner_sum sum, struct planner_order *order
     return found;
 }
 
-/* What the lanes of a choice must read first, beyond the part that the round is charged with. */
+/* Time in which the lanes of a choice read what they must read first, beyond the part that the
+ * round is charged with. */
 static double reading_us(const struct planner *p, const struct planner_order *order,
                          const struct choice *choice)
 {
@@ -263,8 +264,8 @@ static void probe_one(struct planner *p, struct planner_sum sum, struct planner_
 
 /* ---- handing out ---- */
 
-/* Whether times of which too little is known are measured in this round; *k is then what a lane
- * may guess. When the time of a pass is known, plain rounds come first. */
+/* True if times of which too little is known are measured in this round; *k is then the number of
+ * guesses that a lane may have. Once the time of a pass is known, plain rounds come first. */
 static bool learns(const struct planner *p, int *k)
 {
     *k = LEARN_K;
@@ -348,7 +349,7 @@ static struct choice choose_way(struct planner *p, const struct planner_sum *pla
     return choose_best(plain, order);
 }
 
-/* Whether some lane may guess after siblings that it has. */
+/* True if some lane may guess after siblings that it has. */
 static bool may_grow(const struct planner_lane *lanes, int n_lanes)
 {
     for (int i = 0; i < n_lanes; i++) {

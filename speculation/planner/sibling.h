@@ -10,8 +10,8 @@
 #include "speculation/planner/alpha.h"
 #include "speculation/planner/offer.h"
 
-/* Of one drafter over all sequences, by rank: how often a sibling was accepted where all guesses
- * before it at its position were not. Older tests count less. */
+/* Counts of one drafter over all sequences, by rank: how often a sibling was accepted where all
+ * guesses before it at its position were not. Older tests count less. */
 struct planner_siblings {
     double tested[SIBLINGS_MAX], accepted[SIBLINGS_MAX];
 };
@@ -21,6 +21,7 @@ struct planner_siblings {
 float planner_sibling_chance(const struct planner_siblings *siblings,
                              const struct planner_trust *trust, int rank);
 
-/* Of n siblings of a guess that was rejected, number `kept` was accepted; kept = n: none was. */
+/* Learns that of n siblings of a guess that was rejected, number `kept` was accepted; kept = n:
+ * none was. */
 void planner_sibling_observe(struct planner_siblings *siblings, struct planner_trust *trust, int n,
                              int kept);

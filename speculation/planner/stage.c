@@ -16,7 +16,7 @@ static const double unused_share = 0.95, unused_lanes = 64;
 /* Chance: a guess that agrees more seldom is never read ahead. */
 static const float least_survival = 0.02F;
 
-/* What is expected, as if it were an offer for the draft. */
+/* Chances of the expected tokens, as if they were an offer for the draft. */
 static struct planner_chain agreement(struct planner *p, const struct planner_sequence *seq,
                                       int evidence)
 {
@@ -62,8 +62,8 @@ void planner_stage_chances(struct planner *p, const struct planner_sequence *seq
     }
 }
 
-/* Of one lane: the chance that the draft agrees with all expected tokens up to the next one that
- * may be read ahead; 0 = there is none. */
+/* State of one lane: the chance that the draft agrees with all expected tokens up to the next one
+ * that may be read ahead; 0 = there is none. */
 struct agreeing {
     struct planner_chain chain;
     float survival;

@@ -25,12 +25,12 @@ void planner_stage(struct planner *p, struct planner_stage_lane *lanes, int n_la
 void planner_observe_stage(struct planner *p, struct planner_sequence *seq, int evidence,
                            int n_tested, int n_equal);
 
-/* Whether the draft of this text agrees with what is expected often enough that it is worth looking
- * for in each pass; true as long as little is known. */
+/* True if the draft of this text agrees with the expected tokens so often that they are worth
+ * looking up in each pass; also true as long as little is known. */
 bool planner_stage_is_likely(const struct planner_sequence *seq);
 
-/* Whether what was expected has lately been read ahead for a fair share of the lanes for which
- * something was expected; true as long as little is known. */
+/* True if expected tokens have lately been read ahead for a fair share of the lanes that had some;
+ * also true as long as little is known. */
 bool planner_stage_is_used(const struct planner *p);
 
 /* The chance that guess i needs no pass of its own, if the first one reads ahead i of n_known

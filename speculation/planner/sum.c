@@ -12,7 +12,7 @@ double planner_step_us(const struct planner *p, const struct planner_base *base,
            planner_curve_at(&p->rest, base->wanted + n_guesses) - base->prompt_us;
 }
 
-/* Of a round that drafts for so long. */
+/* Time of a round that drafts for draft_us. */
 static double round_us(const struct planner *p, const struct planner_base *base, double draft_us,
                        int n_guesses)
 {

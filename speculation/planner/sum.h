@@ -1,4 +1,4 @@
-/* What a round is predicted to cost while guesses are handed out. The planner's own
+/* Predicts the cost of a round while guesses are handed out. The planner's own
  * (speculation/planner/planner.h). */
 #pragma once
 
@@ -15,13 +15,13 @@ struct planner_base {
     double draft_us;            /* of us: passes of other lanes */
     double prompt_us;
     double visible;
-    double hidden_us; /* of all drafting, behind the step of others */
+    double hidden_us; /* time of all drafting that the step of others hides */
 };
 
 struct planner_base planner_base_of(const struct planner *p, int n_lanes,
                                     const struct planner_load *load);
 
-/* Of the step and the rest of the round, with so many guesses. */
+/* Predicted time of the step and the rest of the round, with n_guesses guesses. */
 double planner_step_us(const struct planner *p, const struct planner_base *base, int n_guesses);
 
 /* Adds up a round. */
@@ -41,5 +41,5 @@ struct planner_sum planner_sum_begin(const struct planner *p, const struct plann
 void planner_sum_add(struct planner_sum *sum, const struct planner_lane *lane,
                      const struct planner_pair *pair);
 
-/* What reading of what the lane's draft has missed costs each token to come. */
+/* Time of reading what the lane's draft has missed, over the tokens to come. */
 double planner_missed_us(const struct planner *p, const struct planner_lane *lane);

@@ -139,7 +139,7 @@ static void begin_measurement(struct planner_curve *c, int rows, double us, uint
     c->is_stale = true;
 }
 
-/* What a time counts as at most, over what was expected. */
+/* The most that a time counts as, over what was expected. */
 static double clip_of(const struct planner_curve *c)
 {
     return c->spread > 0 ? clamp(1 + clip_spreads * c->spread, clip_least, clip) : clip;

@@ -6,7 +6,7 @@
 /* Chance: a guess that is committed more seldom is never made. */
 static const double least_survival = 0.01;
 
-/* What a pass of the draft costs for one more lane in the company of all others. */
+/* Time that one more lane adds to a pass of the draft for all others. */
 static double draft_pass_us(const struct planner *p, const struct planner_base *base)
 {
     const struct planner_curve *draft = &p->draft;
@@ -20,7 +20,7 @@ struct alone {
     int n_chain, n_nodes;
 };
 
-/* What its speed depends on besides. */
+/* Other values that its speed depends on. */
 struct alone_costs {
     const struct planner *p;
     const struct planner_base *base;

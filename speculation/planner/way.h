@@ -1,4 +1,4 @@
-/* Who guesses for a lane: the draft, or what was found for it. The planner's own
+/* Chooses the source of a lane's guesses: the draft, or an offer that was found. The planner's own
  * (speculation/planner/planner.h). */
 #pragma once
 

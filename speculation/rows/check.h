@@ -1,4 +1,5 @@
-/* Whether slices can be the answer of a correct worker to a wish; a part of target_row_merge. */
+/* Checks that slices can be the answer of a correct worker to a wish; a part of
+ * target_row_merge. */
 #pragma once
 
 #include "model/logits/row.h"

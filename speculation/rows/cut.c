@@ -14,8 +14,8 @@ enum {
     LISTED_TOP_K = 256 /* up to here, the first question asks for top_k best and is the only one */
 };
 
-/* Of a bucket's width: how far below its edge the next question asks, because a logit on the edge
- * may have been counted above it. */
+/* Share of a bucket's width: how far below the bucket's edge the next question asks, because a
+ * logit on the edge may have been counted above it. */
 #define EDGE_SHARE 0.02
 /* Relative: masses of buckets are rounded. If they exceed what is wanted by less, one bucket
  * more is asked for. */
@@ -34,7 +34,7 @@ void target_row_wish_cut(const struct target_want *want, struct row_wish *wish)
                                         : ROW_BUCKETS_OFF;
 }
 
-/* What the slices have in the bucket of that height; heights[s] is that of a slice's max. */
+/* Mass of the slices in the bucket of that height; heights[s] is that of a slice's max. */
 static double bucket_sum(const struct target_slices *all, const double *heights, double height,
                          const double *scale)
 {

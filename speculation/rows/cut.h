@@ -13,6 +13,6 @@ void target_row_wish_cut(const struct target_want *want, struct row_wish *wish);
 float target_row_least(const struct target_slices *all, const struct target_want *want, float max,
                        double z, const double *scale);
 
-/* Whether min-p surely cuts all tokens whose logits are below `least`, if the first n tokens of the
+/* True if min-p surely cuts all tokens whose logits are below `least`, if the first n tokens of the
  * row are known. With top-k and top-p both on, the mass of top_k tokens must be known first. */
 bool target_row_min_p_cuts(const struct target_want *want, float max, float least, int n);

@@ -1,5 +1,5 @@
-/* What is asked for a row under edits, and the rows in which what is then known (known.c) decides
- * one token or a truncation.
+/* Makes the questions for a row under edits, and the rows in which what is then known (known.c)
+ * decides one token or a truncation.
  *
  * Edits that only lower a logit need no name where the n best decide: a token that is not among a
  * slice's best was no better than the last of them, and is no better after the edit. Those that may
@@ -80,7 +80,7 @@ out:
     return rc;
 }
 
-/* What a slice may hold beyond its n best: nothing that ranks before its last one. */
+/* Bound of what a slice may hold beyond its n best: nothing that ranks before its last one. */
 struct bound {
     bool is_open; /* there are more columns */
     double score;
@@ -124,7 +124,7 @@ static struct bound bound_of_rest(const struct merge *merge)
     return bound;
 }
 
-/* Whether what is known ranks before all that is not. */
+/* True if `item`, a known column, ranks before every unknown one. */
 static bool is_before(const struct select_item *item, const struct bound *bound)
 {
     if (!bound->is_open || item->score > bound->score) return true;

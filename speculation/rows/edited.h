@@ -7,7 +7,7 @@
 #include "base/limits.h"
 #include "speculation/rows/target_row.h"
 
-/* What one call of target_row_merge works on. */
+/* Arguments of one call of target_row_merge. */
 struct merge {
     const struct slice_row *slices;
     int n_slices;
@@ -32,8 +32,8 @@ int target_row_merge_edited(const struct merge *merge, struct target_row *row, b
 int target_row_merge_edited_p(const struct merge *merge, struct target_row *row, bool *more,
                               struct error *err);
 
-/* What is known of a row after edits. The first n_named items are the wish's ids, in its order; ids
- * past the vocabulary have -inf. Then come, if wanted, the best of each slice that have no name
+/* The known columns of a row after edits. The first n_named items are the wish's ids, in its order;
+ * ids past the vocabulary have -inf. Then come, if wanted, the best of each slice that have no name
  * there. */
 struct edited_known {
     int n, n_named;
@@ -45,7 +45,7 @@ struct edited_known {
 int target_row_know(const struct merge *merge, bool with_best, struct edited_known *known,
                     struct error *err);
 
-/* Whether the wish has this id. */
+/* True if the wish has this id. */
 bool target_row_is_named(const struct row_wish *wish, int32_t id);
 
 /* Sums in units of exp(best / t). */
@@ -59,7 +59,7 @@ struct edited_mass {
 struct edited_mass target_row_mass(const struct merge *merge, const struct select_item *items,
                                    int n, bool with_outside);
 
-/* Whether what the sums may lack changes no bit that matters. */
+/* True if the mass that the sums may lack changes no bit that matters. */
 bool target_row_mass_is_good(const struct edited_mass *mass);
 
 /* An upper bound of the mass of all that is not known, in units of exp(best / t). */

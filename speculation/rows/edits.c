@@ -150,7 +150,7 @@ static void mark(uint64_t *bits, int32_t id)
     bits[id / WORD_BITS] |= (uint64_t)1 << (id % WORD_BITS);
 }
 
-/* What the rules change whatever the tokens are. */
+/* Marks the ids that the rules change whatever the tokens are. */
 static void mark_static(const struct edit_rules *rules, uint64_t *bits)
 {
     for (int i = 0; i < rules->n_biases; i++) {
@@ -296,7 +296,7 @@ void edits_commit(struct edits *edits, const int32_t *tokens, int n)
     }
 }
 
-/* A position behind committed tokens and guesses. */
+/* A position after committed tokens and guesses. */
 struct place {
     const struct edits *edits;
     const int32_t *guesses;
@@ -311,8 +311,9 @@ static int32_t token_before(const struct place *place, int back)
     return place->edits->tail[position % EDIT_BAN_TOKENS_MAX];
 }
 
-/* Whether the position is behind all but the last token of a banned sequence, prompt included, as
- * transformers' bad_words_ids has it. Sequences of one token are banned everywhere already. */
+/* True if the tokens before the position end in all but the last token of a banned sequence, prompt
+ * included, as transformers' bad_words_ids has it. Sequences of one token are banned everywhere
+ * already. */
 static bool ban_is_due(const struct place *place, const struct edit_ban *ban)
 {
     int n = ban->n - 1;

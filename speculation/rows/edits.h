@@ -1,6 +1,6 @@
-/* What a request changes in p before temperature: penalties for tokens that were there before,
- * biases, bans, and no end before so many tokens. For each position this is a list of (id, change),
- * made from the tokens before it, guesses included. The target's row
+/* Edits are what a request changes in p before temperature: penalties for tokens that were there
+ * before, biases, bans, and no end before so many tokens. For each position this is a list of (id,
+ * change), made from the tokens before it, guesses included. The target's row
  * (speculation/rows/target_row.h) and the draft's candidates get the same list, so p is exact under
  * speculation; of q it is only asked that it is known. A request without such options has no
  * `struct edits` and no lists. */
@@ -24,7 +24,7 @@ struct edit_bias {
     float bias; /* added to the logit; -inf bans the token */
 };
 
-/* A sequence of tokens that must not appear: its last token is banned behind the others. */
+/* A sequence of tokens that must not appear: its last token is banned after the others. */
 struct edit_ban {
     int n;
     const int32_t *ids;
@@ -45,7 +45,7 @@ struct edit_rules {
 /* Options that change nothing. */
 void edit_rules_init(struct edit_rules *rules);
 
-/* Whether any option changes p. */
+/* True if any option changes p. */
 bool edit_rules_change(const struct edit_rules *rules);
 
 /* Errors: ERR_ARGUMENT names the option and the value that is out of range. */
@@ -59,7 +59,7 @@ struct edit {
     float bias;    /* -inf: banned */
 };
 
-/* What changes at one position: ids ascend and are distinct. */
+/* Changes at one position: ids ascend and are distinct. */
 struct edit_list {
     int n;
     const struct edit *edits;
@@ -73,7 +73,7 @@ struct edit_list {
  * It is below +inf whatever the options are; -inf (masked) stays -inf. */
 float edit_apply(const struct edit *edit, float logit);
 
-/* Whether some logit could come out higher than it went in. */
+/* True if some logit could come out higher than it went in. */
 bool edit_can_raise(const struct edit *edit);
 
 /* The change of id, or NULL. list may be NULL. Binary search. */
@@ -84,8 +84,8 @@ const struct edit *edit_find(const struct edit_list *list, int32_t id);
  * NULL. */
 int edits_apply_items(const struct edit_list *list, struct select_item *items, int n);
 
-/* What is known of one sequence: which tokens its prompt and answer hold, and how often. Owned by
- * the engine thread; its memory is bounded by the distinct tokens of the context. */
+/* Tokens of one sequence: which ones its prompt and answer hold, and how often. Owned by the engine
+ * thread; its memory is bounded by the distinct tokens of the context. */
 struct edits;
 
 /* Counts the prompt: O(n_prompt + n_vocab / 64). Keeps rules; they have passed edit_rules_check.
@@ -99,7 +99,7 @@ void edits_close(struct edits *edits);
 /* The answer has these tokens more. Ids at or past the vocabulary are a bug (assert). */
 void edits_commit(struct edits *edits, const int32_t *tokens, int n);
 
-/* The changes at the position behind the committed tokens and n_guesses more. It does not change
+/* The changes at the position after the committed tokens and n_guesses more. It does not change
  * *edits, so guesses need no undoing. Arrays are in arena: one pass over the ids that the options
  * and the text name. Errors: ERR_NO_MEMORY the arena is full. */
 int edits_at(const struct edits *edits, const int32_t *guesses, int n_guesses, struct arena *arena,

@@ -1,4 +1,4 @@
-/* What is known of a row under edits, and the row that is made of it. */
+/* Collects what is known of a row under edits, and makes a row of it. */
 #include <math.h>
 
 #include "base/limits.h"

@@ -1,4 +1,5 @@
-/* What a scored token, a streamed token and their alternatives get their numbers from. */
+/* Sums and ranks that the numbers of scored and streamed tokens and of their alternatives are made
+ * of. */
 #include "speculation/rows/logprobs.h"
 
 #include <math.h>

@@ -84,7 +84,7 @@ static int one_hot(struct arena *arena, int32_t id, float logit, struct target_r
     return 0;
 }
 
-/* Of a one-hot row: ids[n] with their logits, in any order, as its best ones. */
+/* Lists ids[n] of a one-hot row with their logits, in any order, as its best ones. */
 static int list_best(const struct merge *merge, const int32_t *ids, const float *logits, int n,
                      struct target_row *row, struct error *err)
 {
@@ -152,7 +152,8 @@ static void outside_merge(const struct merge *merge, const struct normaliser *no
     }
 }
 
-/* Of p = e scale / z: H = ln z - sum over slices of scale / z (sum e ln e + sum e ln scale). */
+/* Entropy of p = e scale / z: H = ln z - sum over slices of scale / z (sum e ln e + sum e ln
+ * scale). */
 static double entropy_of_sums(const struct merge *merge, const struct normaliser *norm)
 {
     double weighted = 0;
@@ -195,8 +196,8 @@ out:
 }
 
 /* Merges the slices' best lists until one ends that may not be all of its slice from the wish's
- * bound on: what that slice has next is unknown, so nothing behind is certain. list->arrays have
- * room for all. */
+ * bound on: what that slice has next is unknown, so nothing after that is certain. list->arrays
+ * have room for all. */
 static void candidates_merge(const struct merge *merge, struct candidates *list)
 {
     int used[SLICES_MAX] = {0}, s;

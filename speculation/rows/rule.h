@@ -45,9 +45,9 @@ typedef struct tree_result tree_accept_fn(const struct guess_tree *tree,
                                           const struct target_row *rows,
                                           const struct rng_address *at, double *scratch);
 
-/* Whether a guess stays if all before it have, for rules that decide guess by guess: row and q of
- * its position, `at` the address of that position's coins. The rows after a guess that does not
- * stay are not looked at, so nobody needs to make them. */
+/* True if a guess is accepted once all before it are, for rules that decide guess by guess: row and
+ * q of its position, `at` the address of that position's coins. The rows after a guess that is
+ * rejected are not looked at, so nobody needs to make them. */
 typedef bool rule_keep_fn(const struct target_row *row, const struct sparse_dist *q, int32_t guess,
                           const struct rng_address *at);
 
@@ -55,9 +55,9 @@ typedef bool rule_keep_fn(const struct target_row *row, const struct sparse_dist
  * truncated, with the temperature's normaliser in the wish already (target_row_wish). */
 typedef void rule_wish_fn(const struct target_want *want, struct row_wish *wish);
 
-/* What rules ask: p of the tokens that the draft may have guessed, the mass of all others, and one
- * token drawn among those; the best token of each slice; the best one under the noise that target
- * and draft share. */
+/* Questions of rules: p of the tokens that the draft may have guessed, the mass of all others, and
+ * one token drawn among those; the best token of each slice; the best one under the noise that
+ * target and draft share. */
 rule_wish_fn rule_wish_p, rule_wish_best, rule_wish_noisy_best;
 
 struct rule {

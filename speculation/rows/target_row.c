@@ -1,4 +1,4 @@
-/* What acceptance asks of a merged row. */
+/* Answers what acceptance asks of a merged row. */
 #include "speculation/rows/target_row.h"
 
 #include <assert.h>
@@ -34,7 +34,7 @@ float target_row_logprob(const struct target_row *row, int32_t id)
     return (float)((double)logit - row->log_z);
 }
 
-/* Of n best tokens, each with its p; of equal ones the first that was offered is the better. */
+/* The n best tokens, each with its p; of equal ones the first that was offered is the better. */
 struct best {
     int32_t *ids;
     double *p;

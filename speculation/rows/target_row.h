@@ -1,6 +1,6 @@
-/* What the coordinator knows of p at one position, in one type whatever was asked of the workers:
- * ids with their p, the mass outside of them, one token drawn outside. It is the only type that
- * acceptance sees (docs/design.md section 5). */
+/* A target row is what the coordinator knows of p at one position, in one type whatever was asked
+ * of the workers: ids with their p, the mass outside of them, one token drawn outside. It is the
+ * only type that acceptance sees (docs/design.md section 5). */
 #pragma once
 
 #include "base/memory.h"
@@ -12,7 +12,7 @@ struct rule; /* speculation/rows/rule.h */
 
 enum { TARGET_ROW_BEST_MAX = 8 /* tokens that target_row_best lists */ };
 
-/* What a row is wanted for. */
+/* Purpose of a row, from which its wish and its merge follow. */
 struct target_want {
     const struct rule *rule;
     const struct sampling_params *params;
@@ -23,7 +23,7 @@ struct target_want {
     int n_top;                   /* wants_logprobs: of so many best tokens, too */
     const struct edit_list *edits; /* of the position; NULL: none. p is the edited distribution */
     /* Drafters learn from the row, so its `best_ids` are listed; nothing more is asked for. The row
-     * is also merged behind a guess that does not stay, where its first answer suffices. */
+     * is also merged after a guess that is rejected, where its first answer suffices. */
     bool lists_best;
 };
 
@@ -60,9 +60,9 @@ struct target_row {
  * it is the first question; the second follows where the cut is not certain (target_row_merge). */
 void target_row_wish(const struct target_want *want, struct row_wish *wish);
 
-/* The same for a want that may have edits; target_row_wish refuses those (assert). Ids of the wish
- * may be in arena, which must last until the row is merged. Errors: ERR_NO_MEMORY the arena is
- * full. */
+/* As target_row_wish, for a want that may have edits; target_row_wish refuses those (assert). Ids
+ * of the wish may be in arena, which must last until the row is merged. Errors: ERR_NO_MEMORY the
+ * arena is full. */
 int target_row_wish_edited(const struct target_want *want, struct arena *arena,
                            struct row_wish *wish, struct error *err);
 
@@ -77,9 +77,9 @@ int target_row_merge(const struct target_slices *slices, const struct target_wan
                      struct row_wish *wish, struct arena *arena, struct target_row *row, bool *more,
                      struct error *err);
 
-/* The same for a row that decides nothing, from which drafters may learn: it stays empty where the
- * want is not for them (lists_best), where merging takes a sort, a second question or all of the
- * logits, and where the slices are no good. Cannot fail. */
+/* As target_row_merge, for a row that decides nothing, from which drafters may learn: it stays
+ * empty where the want is not for them (lists_best), where merging takes a sort, a second question
+ * or all of the logits, and where the slices are no good. Cannot fail. */
 void target_row_merge_spare(const struct target_slices *slices, const struct target_want *want,
                             const struct row_wish *wish, struct arena *arena,
                             struct target_row *row);
@@ -101,7 +101,7 @@ float target_row_prob(const struct target_row *row, int32_t id);
 
 /* The best tokens that are known of the row into ids, at most n and TARGET_ROW_BEST_MAX of them,
  * best first; returns how many. The token that was drawn outside counts with all of the mass there,
- * because it stands for it. For drafters, which learn from it; nothing is decided by it. */
+ * because it represents them. For drafters, which learn from it; nothing is decided by it. */
 int target_row_best(const struct target_row *row, int32_t *ids, int n);
 
 /* One token from p: coin RNG_RESIDUAL of `at`, inverse CDF over ids then outside. */

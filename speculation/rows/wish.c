@@ -1,4 +1,4 @@
-/* What is asked of the workers for a row. */
+/* Writes what is asked of the workers for a row. */
 #include <assert.h>
 
 #include "speculation/rows/cut.h"

@@ -58,7 +58,7 @@ double cluster_sum_us(const struct cluster_costs *costs, int n_ranks, double row
     return hops_us(costs, n_ranks, rows);
 }
 
-/* Of the target's time, what becomes of it with n_ranks ranks. */
+/* The target's time with n_ranks ranks, as a share of the measured time. */
 static double share_of_ranks(const struct cluster_costs *costs, int n_ranks)
 {
     return costs->sharded_ratio * costs->n_ranks / n_ranks + 1 - costs->sharded_ratio;

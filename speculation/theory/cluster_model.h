@@ -1,4 +1,4 @@
-/* What a cluster of N groups of T ranks does, from what was measured on a smaller one: throughput,
+/* Predicts a cluster of N groups of T ranks from what was measured on a smaller one: throughput,
  * latency, the best K, and how many groups a coordinator can serve. Pure functions; `outrider plan
  * --cluster` prints their results, and docs/scale.md names the assumptions.
  *
@@ -96,7 +96,7 @@ struct cluster_question {
     double link_us;     /* one way between coordinator and ranks, in addition to the wire */
 };
 
-/* What there is least of. */
+/* The resource that limits throughput. */
 enum cluster_limit {
     CLUSTER_LIMIT_GROUPS, /* the groups' own rounds */
     CLUSTER_LIMIT_ENGINE,
@@ -126,7 +126,7 @@ double cluster_curve_at(const struct cluster_curve *curve, double at);
 
 /* One collective sum among n_ranks ranks: as measured, else by hops. */
 double cluster_sum_us(const struct cluster_costs *costs, int n_ranks, double rows);
-/* Whether it can be told what a sum among so many ranks costs. Without n_sums, that of the measured
+/* True if the cost of a sum among so many ranks is known. Without n_sums, that of the measured
  * ranks is part of their step. */
 bool cluster_knows_ranks(const struct cluster_costs *costs, int n_ranks);
 

@@ -4,7 +4,7 @@
 void rising_fit(double *values, int n)
 {
     for (int end = 1; end < n; end++) {
-        /* What lies before `end` rises, so the last run of equals is the first to be joined. */
+        /* The values before `end` rise, so the last run of equals is the first to be joined. */
         int first = end;
         double sum = values[end];
         while (first > 0 && values[first - 1] > sum / (end - first + 1))

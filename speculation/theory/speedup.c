@@ -1,4 +1,4 @@
-/* What speculation is worth in theory, by the formulas that the header names. */
+/* The value of speculation in theory, by the formulas that the header names. */
 #include "speculation/theory/speedup.h"
 
 double speedup_tokens(double alpha, int k)

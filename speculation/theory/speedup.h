@@ -1,6 +1,6 @@
-/* What speculation is worth in theory: Leviathan et al. 2023 (arXiv 2211.17192), sections 3.1 to
- * 3.5, and the same with what a distributed round adds. Pure functions; `outrider plan` prints
- * their results. */
+/* The value of speculation in theory: Leviathan et al. 2023 (arXiv 2211.17192), sections 3.1 to
+ * 3.5, and the same formulas with what a distributed round adds. Pure functions; `outrider plan`
+ * prints their results. */
 #pragma once
 
 struct speedup_costs {
@@ -16,7 +16,7 @@ struct speedup_costs {
  * (equation 1). */
 double speedup_tokens(double alpha, int k);
 
-/* The same where alpha[k] differs by position: 1 + sum over i of alpha[0] .. alpha[i]. */
+/* As speedup_tokens, where alpha[k] differs by position: 1 + sum over i of alpha[0] .. alpha[i]. */
 double speedup_tokens_at(const double *alpha, int k);
 
 /* How much faster than plain decoding, by Theorem 3.8: E / (k c + 1). Rows and round trips cost

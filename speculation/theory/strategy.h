@@ -26,13 +26,13 @@ struct time_table {
     } points[TIME_POINTS_MAX];
 };
 
-/* What the planner has measured by numbers of rows: a pass of the draft (by lanes), a step, and the
+/* The planner's measurements by numbers of rows: a pass of the draft (by lanes), a step, and the
  * rest of a round. Empty where there was nothing to measure. */
 struct time_tables {
     struct time_table draft, step, rest;
 };
 
-/* What the planner has measured, times in us; zeros where there was nothing to measure. */
+/* The planner's measurements, times in us; zeros where there was nothing to measure. */
 struct estimates {
     int n_rounds;              /* whose times were taken, of all requests */
     float draft_us;            /* a guess */
