@@ -47,7 +47,7 @@ static const struct option_row rows[] = {
 
 static const char doc[] =
     "Writes MODEL, a folder or synthetic:SHAPE,seed=S..., to the folder DIR, which must be new or "
-    "empty: config.json, model.safetensors (several behind an index where it is large) in bf16, "
+    "empty: config.json, model.safetensors (several with an index where it is large) in bf16, "
     "and the tokenizer's files.\v"
     "A model in fp32 or fp16 is rounded to bf16, norms and biases too. With --weights int8 or "
     "int4 the matrices of the layers are stored in the form of compressed-tensors (pack-quantized, "

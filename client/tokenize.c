@@ -35,7 +35,7 @@ static const struct option_row rows[] = {
 };
 
 static const char doc[] =
-    "Prints the token ids of TEXT and the piece of text that each stands for.\n"
+    "Prints the token ids of TEXT and the piece of text of each.\n"
     "The text is the argument, --file FILE, or the standard input (when it is no terminal, or with "
     "-); one newline at the end of a file or of the input is left out.\v"
     "Bytes of a piece that are no whole character show as \\xff; in JSON each is the character of "

@@ -103,7 +103,7 @@ static const struct option_row rows[] = {
      .standard_int = GROUPS_DEFAULT, .help = "groups that are used at a time, at most, 1 to 16"},
     {"draft", 'd', "MODEL", FIELD(options.draft), .standard = "none",
      .help = "draft model: a folder, synthetic:SHAPE,seed=S[,agree=A,draft=1] or none; with "
-             ",layers=0-3,12-15 behind it (the target's own folder, for example) only these "
+             ",layers=0-3,12-15 after it (the target's own folder, for example) only these "
              "layers of it"},
     {"tokenizer", 0, "FOLDER", FIELD(options.tokenizer),
      .help = "tokenizer; default the draft's; without a draft it must be given"},
@@ -148,49 +148,53 @@ static const struct option_row rows[] = {
     OPTION_GROUP("Speculation", "--lookup=session,store --trees=off"),
     {"strategy", 0, "NAME", FIELD(options.strategy), .words = strategy_names + STRATEGY_PLANNED,
      .n_words = N_STRATEGIES - STRATEGY_PLANNED, .least = STRATEGY_PLANNED, .standard = "planned",
-     .help = "how guesses per round come about where a request does not say: planned (what is "
-             "measured to be fastest), fixed, heuristic or threshold"},
+     .help = "how the number of guesses per round is chosen where a request does not say: planned "
+             "(what is measured to be fastest), fixed, heuristic or threshold"},
     {"draft-tokens", 'K', "K", FIELD(options.n_draft), .most = DRAFT_MAX,
      .help = "guesses per round of strategy fixed, the most of others, 0 to 16; default 4 and "
              "16"},
     {"threshold", 0, "P", FIELD(options.threshold), .most = 1, .standard = "0.4",
-     .help = "strategy threshold ends with the first guess that the draft gave less than P"},
+     .help =
+         "with strategy threshold, end a round's guesses with the first one that the draft gave "
+         "less than P"},
     {"trees", 0, "MODE", READ(trees, read_trees), .standard = "auto",
-     .help = "whether several tokens may be guessed for a place: static (where the planner "
-             "expects that it pays; it says behind which guesses a draft model goes on), "
-             "dynamic (the draft's own q chooses behind which), siblings (it goes on behind "
-             "the first guess of a place alone), off; or auto, which is static. A tree such "
-             "as 3,2,1 is auto but for requests of strategy fixed: for them a draft model "
-             "makes 3 guesses, 2 behind each of these, and so on; with dynamic:3,2,1 as many "
-             "for each place, 3, 6 and 6, behind those that q chooses. Such a tree has at "
+     .help = "guess several tokens for a place, where the planner expects that it pays: off (one "
+             "chain of guesses), siblings (alternatives for a place, of which only the first is "
+             "guessed on from), static (a tree that the planner shapes by rates of acceptance), "
+             "dynamic (a tree of which the draft's own q says which guesses it goes on from) or "
+             "auto, which is static. A tree such as 3,2,1 is auto, but requests of strategy fixed "
+             "get 3 guesses of a draft model, 2 after each of these, and so on; with dynamic:3,2,1 "
+             "as many for each place, 3, 6 and 6, after those that q chooses. Such a tree has at "
              "most 31 guesses"},
     {"lookup", 0, "LIST", READ(lookup, read_lookup), .standard = LOOKUP_DEFAULT,
      .help = "where guesses are looked up, besides or without a draft model; separated by "
              "commas" LOOKUP_HELP "; or none"},
     {"lookup-append", 0, "MODE", FIELD(options.lookup_append), .words = off_first, .n_words = 3,
      .expected = "auto, on or off", .standard = "off",
-     .help = "behind the guesses of the draft model, planned texts have such as --lookup "
-             "session finds there: auto (where they are predicted to be worth their rows), on "
-             "(all of them), off"},
+     .help =
+         "add tokens found by --lookup session after the draft model's guesses, in planned "
+         "texts: auto (where they are predicted to be worth their rows), on (all of them), off"},
     {"store-tokens", 0, "N", FIELD(options.store_tokens), .least = 1024, .most = 1 << 28,
      .standard_int = STORE_TOKENS_DEFAULT,
      .help = "tokens that --lookup store keeps at most, of 62 bytes each"},
     {"store-shared", 0, NULL, FIELD(options.store_is_shared),
-     .help = "--lookup store and recycled may use what they know of the texts of all API keys "
-             "for all: how fast an answer comes can then tell what others have had; without "
-             "it each key has its own"},
+     .help =
+         "share the texts of --lookup store and recycled among all API keys: how fast an answer "
+         "comes can then tell what other keys have generated; without it each key has its own"},
     {"draft-support", 0, "N", FIELD(options.support), .least = 1, .most = SUPPORT_MAX,
-     .standard_int = 64, .help = "q is the draft's best N tokens, renormalised"},
+     .standard_int = 64, .help = "draw guesses from the draft's N best tokens, renormalised"},
     {"draft-ahead", 0, "MODE", FIELD(options.draft_ahead), .words = auto_first, .n_words = 3,
      .expected = "auto, on or off", .standard = "auto",
      .help = "draft on while the target verifies: auto (where it was measured to pay), on, off"},
     {"draft-staged", 0, "MODE", FIELD(options.draft_staged), .words = auto_first, .n_words = 3,
      .expected = "auto, on or off", .standard = "auto",
-     .help = "the draft reads ahead, in one pass, what --lookup session expects it to guess: "
-             "auto (as far as that is predicted to save time), on (all of it), off"},
+     .help =
+         "save passes of the draft: it reads ahead in one pass the tokens that --lookup session "
+         "expects it to guess: auto (as far as that is predicted to save time), on (all of "
+         "them), off"},
     {"half-batches", 0, "MODE", FIELD(options.half_batches), .words = auto_first, .n_words = 3,
      .expected = "auto, on or off", .standard = "auto",
-     .help = "of several sequences, draft one half while the target verifies the other: auto "
+     .help = "draft one half of the sequences while the target verifies the other half: auto "
              "(where it was measured to pay), on, off"},
     {"draft-head", 0, "FILE[:N]", FIELD(options.draft_head),
      .help = "guess among the N most frequent tokens of a list made by 'outrider count' or "
@@ -206,7 +210,7 @@ static const struct option_row rows[] = {
     OPTION_GROUP("Memory and load", "--sequences=128 --draft-kv-tokens=65536"),
     {"sequences", 0, "N", FIELD(options.n_sequences), .least = 1, .most = SEQUENCES_MAX,
      .standard_int = ENGINE_SEQUENCES_DEFAULT,
-     .help = "texts that are made at a time, 1 to 256, at most the workers' --slots"},
+     .help = "texts that are generated at a time, 1 to 256, at most the workers' --slots"},
     {"draft-kv-tokens", 0, "N", FIELD(options.draft_kv_tokens), .least = 16, .most = 1 << 28,
      .standard_int = 16384, .help = "positions of the draft's KV cache, of all sequences together"},
     {"prompt-stretch", 0, "X", FIELD(options.step_stretch), .least = 1, .most = 100,

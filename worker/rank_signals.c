@@ -48,7 +48,7 @@ static const struct metric_family families[RANK_SIGNALS] = {
     HISTOGRAM(STEP_TIME, "step_seconds", "Time of a step, from its message to its reply.",
               TIMES(step_us)),
     HISTOGRAM(STEP_PART_TIME, "step_part_seconds",
-              "Time of a step's parts: waiting behind the step before, computing, collectives with "
+              "Time of a step's parts: waiting for the step before, computing, collectives with "
               "the other ranks, decoding the message and encoding the reply.",
               TIMES(part_us), BY("part", part_names)),
     HISTOGRAM(STEP_TOKENS, "step_tokens", "Tokens that a step feeds.", SIZES(step_sizes)),

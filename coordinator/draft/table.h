@@ -20,19 +20,20 @@
  * too. */
 #pragma once
 
-#define DRAFTERS(MODEL_ROW, DEFAULT_ROW, LOOKUP_ROW, REQUEST_ROW)                             \
-    MODEL_ROW(MODEL, "model", model_draft_ops, "", .has_tokenizer = true)                     \
-    DEFAULT_ROW(SESSION, "session", session_lookup_ops, "",                                   \
-                "what the text and its prompt have said before", .source = LOOKUP_OWN_TEXT)   \
-    LOOKUP_ROW(STORE, "store", store_lookup_ops, "", "texts that were finished",              \
-               .source = LOOKUP_MADE_TEXTS)                                                   \
-    LOOKUP_ROW(DATASTORE, "datastore", datastore_lookup_ops, "=FILE",                         \
-               "texts of outrider datastore build", .source = LOOKUP_ELSEWHERE)               \
-    LOOKUP_ROW(RECYCLED, "recycled", recycled_lookup_ops, "",                                 \
-               "what the target has said behind the same token", .source = LOOKUP_MADE_TEXTS) \
-    LOOKUP_ROW(LOOKAHEAD, "lookahead", lookahead_lookup_ops, "",                              \
-               "n-grams that the target says of the text in rows that cost next to nothing",  \
-               .source = LOOKUP_ELSEWHERE)                                                    \
+#define DRAFTERS(MODEL_ROW, DEFAULT_ROW, LOOKUP_ROW, REQUEST_ROW)                           \
+    MODEL_ROW(MODEL, "model", model_draft_ops, "", .has_tokenizer = true)                   \
+    DEFAULT_ROW(SESSION, "session", session_lookup_ops, "",                                 \
+                "what the text and its prompt have said before", .source = LOOKUP_OWN_TEXT) \
+    LOOKUP_ROW(STORE, "store", store_lookup_ops, "", "texts that were finished",            \
+               .source = LOOKUP_MADE_TEXTS)                                                 \
+    LOOKUP_ROW(DATASTORE, "datastore", datastore_lookup_ops, "=FILE",                       \
+               "texts of outrider datastore build", .source = LOOKUP_ELSEWHERE)             \
+    LOOKUP_ROW(RECYCLED, "recycled", recycled_lookup_ops, "",                               \
+               "the target's best tokens after the last occurrence of the same token",      \
+               .source = LOOKUP_MADE_TEXTS)                                                 \
+    LOOKUP_ROW(LOOKAHEAD, "lookahead", lookahead_lookup_ops, "",                            \
+               "n-grams from further rows of a step, where these cost next to nothing",     \
+               .source = LOOKUP_ELSEWHERE)                                                  \
     REQUEST_ROW(PREDICTION, "prediction", prediction_lookup_ops, .source = LOOKUP_MADE_TEXTS)
 
 struct model_draft_ops;
