@@ -25,6 +25,6 @@ bool group_key_is_given(const char *path);
 /* NULL where there is none. */
 const char *group_key_text(const struct group_key *key);
 
-/* An rpc_guard's admit, whose state is a struct group_key. Errors: ERR_UNAUTHENTICATED. */
+/* An rpc_authenticator's admit, whose state is a struct group_key. Errors: ERR_UNAUTHENTICATED. */
 int group_key_admit(void *state, const char *authorization, size_t len, void **caller,
                     struct error *err);

@@ -14,11 +14,11 @@
 #include "base/log.h"
 #include "base/threads/pool.h"
 #include "comm/roster.h"
+#include "coordinator/credentials.h"
 #include "coordinator/draft/options.h"
 #include "coordinator/engine/served_tokens.h"
 #include "coordinator/fleet.h"
 #include "coordinator/grpc/gateway.h"
-#include "coordinator/guard.h"
 #include "coordinator/job/sender.h"
 #include "coordinator/job/served_chat.h"
 #include "coordinator/job/served_model.h"
@@ -42,7 +42,7 @@ enum {
     PIN_TEXT_BYTES = 256
 };
 
-static const struct guard no_guard;
+static const struct credentials no_credentials;
 
 struct coordinator {
     struct coordinator_options options;
@@ -280,7 +280,7 @@ static void look(void *coordinator, struct signals *s)
     signals_set(s, SIGNAL_QUEUE_BYTES_LIMIT, 0, c->options.queue_bytes);
     signals_set(s, SIGNAL_STORED_JOBS, 0, n_jobs);
     signals_set(s, SIGNAL_STORED_BYTES, 0, (int64_t)n_bytes);
-    signals_set(s, SIGNAL_UNAUTHENTICATED, 0, keys_refused(c->options.guard->keys));
+    signals_set(s, SIGNAL_UNAUTHENTICATED, 0, keys_refused(c->options.credentials->keys));
 }
 
 static int open_signals(struct coordinator *c, struct error *err)
@@ -365,10 +365,10 @@ static int open_http(struct coordinator *c, struct error *err)
 {
     const struct openai_options options = {
         .address = c->options.http,
-        .certificates = c->options.guard->door.certificates,
-        .keys = c->options.guard->keys,
+        .certificates = c->options.credentials->door.certificates,
+        .keys = c->options.credentials->keys,
         .origin = c->options.cors_origin,
-        .is_insecure = c->options.guard->door.is_insecure,
+        .is_insecure = c->options.credentials->door.is_insecure,
         .max_connections = c->options.http_connections,
         .reader_timeout_s = c->options.reader_timeout_s,
         .n_stop = c->options.max_stops,
@@ -432,9 +432,9 @@ static int open_fleet(struct coordinator *c, struct error *err)
     const struct fleet_options fleet = {
         .groups = &c->groups,
         .list = &c->list,
-        .certificates = c->options.guard->target_certificates,
-        .server_name = c->options.guard->target_name,
-        .group_key = group_key_text(&c->options.guard->group_key),
+        .certificates = c->options.credentials->target_certificates,
+        .server_name = c->options.credentials->target_name,
+        .group_key = group_key_text(&c->options.credentials->group_key),
         .engine = engine,
         .drafter = c->drafter,
         .draft = &c->draft,
@@ -479,8 +479,8 @@ static int open_parts(struct coordinator *c, struct error *err)
     TRY(sender_open(&c->sender, err));
     const struct gateway_options gateway = {
         .address = c->options.listen,
-        .certificates = c->options.guard->door.certificates,
-        .keys = c->options.guard->keys,
+        .certificates = c->options.credentials->door.certificates,
+        .keys = c->options.credentials->keys,
         .admission = &c->admission,
         .sender = c->sender,
         .jobs = c->submitted,
@@ -528,7 +528,7 @@ int coordinator_open(struct coordinator **coordinator, const struct coordinator_
     *coordinator = NULL;
     TRY(mem_array(&c, 1, sizeof *c, err));
     c->options = *options;
-    if (!c->options.guard) c->options.guard = &no_guard;
+    if (!c->options.credentials) c->options.credentials = &no_credentials;
     if (!c->options.lookup) c->options.lookup = "none";
     served_model_open(&c->model, options->served_name);
     groups_open(&c->groups);

@@ -10,18 +10,19 @@
 #include "coordinator/draft/staged.h"
 #include "coordinator/draft/trees_option.h"
 #include "coordinator/engine/waiting.h"
-#include "coordinator/round/halves.h"
+#include "coordinator/round/half_choice.h"
 #include "model/backend/open.h"
 #include "proto/generation_wire.h"
 
 enum { COORDINATOR_NAME_BYTES = 256 };
 
 struct coordinator;
-struct guard; /* coordinator/guard.h */
+struct credentials; /* coordinator/credentials.h */
 
 struct coordinator_options {
     const char *listen;
-    const struct guard *guard;      /* keys and certificates; kept; NULL = everybody may call */
+    const struct credentials
+        *credentials;               /* keys and certificates; kept; NULL = everybody may call */
     const char *http;               /* HOST:PORT of the HTTP door; "off", NULL = none */
     const char *cors_origin;        /* that browsers may come from; NULL = none */
     const char *chat_template;      /* file; NULL = coordinator/job/served_chat.h says which */
@@ -45,7 +46,7 @@ struct coordinator_options {
     enum ahead_mode draft_ahead;
     enum staged_mode draft_staged;
     enum append_mode lookup_append;
-    enum halves_mode half_batches;
+    enum half_batches_mode half_batches;
     struct trees trees;
     int n_draft; /* K; -1 = by strategy */
     enum strategy strategy;

@@ -8,8 +8,8 @@
 #include "comm/comm_mpi.h"
 #include "comm/roster.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/credentials.h"
 #include "coordinator/engine/engine.h"
-#include "coordinator/guard.h"
 #include "coordinator/job/groups.h"
 #include "model/backend/options.h"
 #include "proto/generation_wire.h"
@@ -24,7 +24,7 @@ enum {
 struct arguments {
     struct coordinator_options options;
     struct program_log log;
-    struct guard guard;
+    struct credentials credentials;
     struct comm *world, *own; /* everything that one mpirun started, and this process in it */
     struct coordinator *coordinator; /* once it is open */
     struct target_list targets;
@@ -89,7 +89,7 @@ static const char *const off_first[] = {
     [APPEND_OFF] = "off", [APPEND_AUTO] = "auto", [APPEND_ON] = "on"};
 _Static_assert((int)AHEAD_AUTO == (int)STAGED_AUTO && (int)AHEAD_ON == (int)STAGED_ON,
                "the same words");
-_Static_assert((int)AHEAD_AUTO == (int)HALVES_AUTO && (int)AHEAD_ON == (int)HALVES_ON,
+_Static_assert((int)AHEAD_AUTO == (int)HALF_BATCHES_AUTO && (int)AHEAD_ON == (int)HALF_BATCHES_ON,
                "the same words");
 
 static const struct option_row rows[] = {
@@ -279,8 +279,8 @@ static int check_options(void *fields, struct error *err)
                          "--draft or --tokenizer is missing: without a draft model, name "
                          "the target's folder with --tokenizer");
     }
-    int rc = guard_check(&args->guard, "--listen", c->listen, err);
-    if (!rc && has_http) rc = guard_check(&args->guard, "--http", c->http, err);
+    int rc = credentials_check(&args->credentials, "--listen", c->listen, err);
+    if (!rc && has_http) rc = credentials_check(&args->credentials, "--http", c->http, err);
     return rc;
 }
 
@@ -316,7 +316,7 @@ static void hasten_resolver(void)
 static int read_guard(void *arg, struct error *err)
 {
     struct arguments *args = arg;
-    return guard_read(&args->guard, err);
+    return credentials_read(&args->credentials, err);
 }
 
 static int open_coordinator(void *arg, struct error *err)
@@ -326,7 +326,7 @@ static int open_coordinator(void *arg, struct error *err)
     if (rc) return rc;
     args->options.targets = &args->targets;
     args->options.world = args->world;
-    args->options.guard = &args->guard;
+    args->options.credentials = &args->credentials;
     return coordinator_open(&args->coordinator, &args->options, err);
 }
 
@@ -345,14 +345,14 @@ static void stop_coordinator(void *arg)
 static void reload_files(void *arg)
 {
     struct arguments *args = arg;
-    guard_reload(&args->guard);
+    credentials_reload(&args->credentials);
 }
 
 static void close_coordinator(void *arg)
 {
     struct arguments *args = arg;
     coordinator_close(args->coordinator);
-    guard_close(&args->guard);
+    credentials_close(&args->credentials);
     comm_close(args->own);
     comm_close(args->world);
 }
@@ -360,25 +360,25 @@ static void close_coordinator(void *arg)
 int main(int argc, char **argv)
 {
     static struct arguments args = {.options = {.n_draft = -1}};
-    const struct option_program options = {.variables = "OUTRIDER_COORDINATOR_",
-                                           .doc =
-                                               "Serves a target model with speculative decoding.",
-                                           .parts = {{rows, &args, check_options},
-                                                     {backend_rows, &args.options.backend, NULL},
-                                                     {guard_rows, &args.guard, guard_finish},
-                                                     {door_rows, &args.guard.door, door_finish},
-                                                     {program_rows, &args.log, NULL}}};
+    const struct option_program options = {
+        .variables = "OUTRIDER_COORDINATOR_",
+        .doc = "Serves a target model with speculative decoding.",
+        .parts = {{rows, &args, check_options},
+                  {backend_rows, &args.options.backend, NULL},
+                  {credentials_rows, &args.credentials, credentials_finish},
+                  {door_rows, &args.credentials.door, door_finish},
+                  {program_rows, &args.log, NULL}}};
     program_options(&options, argc, argv);
     hasten_resolver();
-    const struct program program = {.name = "outrider-coordinator",
-                                    .log = args.log,
-                                    .stop_grace_ms =
-                                        STOP_GRACE_MS + 1000 * args.options.drain_timeout_s,
-                                    .read = read_guard,
-                                    .open = open_coordinator,
-                                    .run = run_coordinator,
-                                    .stop = stop_coordinator,
-                                    .reload = guard_has_files(&args.guard) ? reload_files : NULL,
-                                    .close = close_coordinator};
+    const struct program program = {
+        .name = "outrider-coordinator",
+        .log = args.log,
+        .stop_grace_ms = STOP_GRACE_MS + 1000 * args.options.drain_timeout_s,
+        .read = read_guard,
+        .open = open_coordinator,
+        .run = run_coordinator,
+        .stop = stop_coordinator,
+        .reload = credentials_has_files(&args.credentials) ? reload_files : NULL,
+        .close = close_coordinator};
     return program_run(&program, &args);
 }

@@ -290,8 +290,8 @@ void suffix_follow(const struct suffix *s, struct suffix_place *place, int32_t t
     place->length++;
 }
 
-int suffix_copy_behind(const struct suffix *s, const struct suffix_place *place,
-                       const int32_t *tail, int n_tail, int32_t *tokens, int n)
+int suffix_copy_after(const struct suffix *s, const struct suffix_place *place, const int32_t *tail,
+                      int n_tail, int32_t *tokens, int n)
 {
     int from = s->states[place->state].recent + 1, n_copied = 0;
     if (place->length == 0 || from >= s->n_tokens + n_tail) return 0;
@@ -332,5 +332,5 @@ int suffix_others(const struct suffix *s, const struct suffix_place *place, int3
 
 int suffix_copy(const struct suffix *s, const struct suffix_place *place, int32_t *tokens, int n)
 {
-    return suffix_copy_behind(s, place, NULL, 0, tokens, n);
+    return suffix_copy_after(s, place, NULL, 0, tokens, n);
 }

@@ -59,5 +59,5 @@ int suffix_others(const struct suffix *suffix, const struct suffix_place *place,
 /* As suffix_copy, where the place was reached from the end of the text by following tail[n_tail],
  * which the text does not have yet: where the copy reaches the end of the text it goes on with
  * them. */
-int suffix_copy_behind(const struct suffix *suffix, const struct suffix_place *place,
-                       const int32_t *tail, int n_tail, int32_t *tokens, int n);
+int suffix_copy_after(const struct suffix *suffix, const struct suffix_place *place,
+                      const int32_t *tail, int n_tail, int32_t *tokens, int n);

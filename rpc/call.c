@@ -53,7 +53,7 @@ static int arm_call(struct rpc_server *server, struct error *err)
     int rc = mem_array(&call, 1, sizeof *call, err);
     if (rc) return rc;
     call->server = server;
-    call->release_caller = server->guard.release;
+    call->release_caller = server->authenticator.release;
     atomic_init(&call->n_refs, 1);
     atomic_init(&call->is_cancelled, false);
     for (int i = 0; i < N_RPC_EVENTS; i++) {
@@ -378,13 +378,13 @@ static void enter_door(struct rpc_call *call)
 /* False: the call is refused. */
 static bool admit(struct rpc_call *call)
 {
-    const struct rpc_guard *guard = &call->server->guard;
+    const struct rpc_authenticator *authenticator = &call->server->authenticator;
     const char *authorization = NULL;
     struct error err;
     size_t len = 0;
-    if (!guard->admit) return true;
+    if (!authenticator->admit) return true;
     rpc_call_header(call, "authorization", &authorization, &len);
-    int rc = guard->admit(guard->state, authorization, len, &call->caller, &err);
+    int rc = authenticator->admit(authenticator->state, authorization, len, &call->caller, &err);
     if (rc) rpc_call_finish(call, rc, err.text);
     return rc == 0;
 }

@@ -49,7 +49,7 @@ bool rpc_call_header(const struct rpc_call *call, const char *name, const char *
  * any. True where the server asks for no certificates. Within a handler. */
 bool rpc_call_client_is(const struct rpc_call *call, const char *names);
 
-/* The caller, as the server's guard has found; NULL: the guard was not asked, or there is none.
+/* The caller, as the server's authenticator has found; NULL: it was not asked, or there is none.
  * Lent as long as the call exists. */
 void *rpc_call_caller(const struct rpc_call *call);
 

@@ -31,7 +31,7 @@ struct rpc_server {
     grpc_completion_queue *events;
     struct rpc_service *services; /* [n_services] */
     int n_services;
-    struct rpc_guard guard;
+    struct rpc_authenticator authenticator;
     struct rpc_tls tls;
     char *address;
     pthread_t thread;
@@ -59,7 +59,7 @@ struct rpc_call {
     const struct rpc_method *method; /* NULL = unknown */
     void *state;                     /* of its service */
     void *data;
-    void *caller;                         /* of the server's guard */
+    void *caller;                         /* of the server's authenticator */
     void (*release_caller)(void *caller); /* the server may be gone then */
     atomic_int n_refs;                    /* 1 is the network thread's */
     struct rpc_tag tags[N_RPC_EVENTS];

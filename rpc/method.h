@@ -33,7 +33,7 @@ struct rpc_method {
 };
 
 /* Decides who may call. */
-struct rpc_guard {
+struct rpc_authenticator {
     /* Asked about each call before anything of it is read. authorization[len] is the value of the
      * header of that name; NULL: there is none. *caller is kept as long as the call exists
      * (rpc_call_caller). Runs as the handlers do. Errors: the call ends with them. */
@@ -47,7 +47,7 @@ struct rpc_service {
     const struct rpc_method *methods;
     int n_methods;
     void *state;    /* passed to the handlers */
-    bool is_public; /* everybody may call it, whatever the server's guard would say */
+    bool is_public; /* everybody may call it, whatever the server's authenticator would say */
     /* The server is about to close: finishes the calls that would otherwise last as long as their
      * client. Runs on the closing thread; may be NULL. */
     void (*on_closing)(void *state);

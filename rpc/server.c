@@ -208,7 +208,7 @@ int rpc_server_open(struct rpc_server **server, const struct rpc_server_options 
     if (rc) return rc;
     server_init(s, options);
     if (!reach_unix_path(options->address)) s->tls.certificates = options->certificates;
-    s->guard = options->guard;
+    s->authenticator = options->authenticator;
     TRY(copy_services(s, options, err));
     TRY(bind_address(s, options->address, err));
     grpc_server_start(s->grpc);

@@ -24,7 +24,7 @@ struct rpc_server_options {
     struct certificates *certificates;
     /* copied; asked about every call, also of methods that there are not, but for those of public
      * services. admit NULL: everybody may call */
-    struct rpc_guard guard;
+    struct rpc_authenticator authenticator;
 };
 
 /* keeps the services' methods and states; copies the list. The server answers at once.

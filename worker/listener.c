@@ -336,7 +336,7 @@ int listener_open(struct listener **listener, const char *address,
         .n_services = 2,
         .notices_loss = true,
         .certificates = options->certificates,
-        .guard = {.admit = options->key ? group_key_admit : NULL, .state = options->key}};
+        .authenticator = {.admit = options->key ? group_key_admit : NULL, .state = options->key}};
     TRY(rpc_server_open(&ls->server, &server, err));
     *listener = ls;
     ls = NULL;

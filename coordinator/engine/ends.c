@@ -98,7 +98,7 @@ static void watch_reader(struct engine *e, struct sequence *seq, int64_t now_us)
     const struct reply *reply = seq->job->reply;
     struct error why;
     if (!reply->ops->progress) return;
-    int64_t idle_us = backpressure_look(&seq->reader, reply->ops->progress(reply), now_us);
+    int64_t idle_us = backpressure_look(&seq->backpressure, reply->ops->progress(reply), now_us);
     if (idle_us <= e->options.reader_timeout_us) return;
     error_set(&why, ERR_EXHAUSTED, "the client has not read its answer for %lld s",
               (long long)e->options.reader_timeout_us / 1000000);
@@ -123,9 +123,9 @@ bool engine_drop_if_ended(struct engine *e, struct sequence *seq, int64_t now_us
 /* One that lost its place, and whose client does not read, gets a place when it reads again. */
 static void watch_waiting_reader(struct engine *e, struct sequence *seq, int64_t now_us)
 {
-    if (!seq->reader.slow_us) return;
+    if (!seq->backpressure.slow_us) return;
     watch_reader(e, seq, now_us);
-    waiting_set_aside(e->waiting, seq, seq->reader.slow_us != 0);
+    waiting_set_aside(e->waiting, seq, seq->backpressure.slow_us != 0);
 }
 
 /* Frees the jobs whose clients have left or whose time is over while they waited, so that they take

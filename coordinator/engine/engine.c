@@ -31,7 +31,7 @@ static int open_round(struct engine *e, struct error *err)
         .drafters = e->options.drafters,
         .ahead = e->ahead,
         .appended = &e->appended,
-        .halves = &e->halves,
+        .half_choice = &e->half_choice,
         .target_pool = &e->target_pool,
         .planner = &e->planner,
         .scheduler = &e->scheduler,
@@ -69,7 +69,7 @@ int engine_open(struct engine **engine, const struct engine_options *options, st
     TRY(mem_array(&e, 1, sizeof *e, err));
     e->options = *options;
     e->start_us = clock_now_us();
-    e->halves.mode = options->half_batches;
+    e->half_choice.mode = options->half_batches;
     /* Every job may come back as all of its sequences, once they have had a place. */
     const struct waiting_options waiting = {
         .capacity = options->queue_capacity,
@@ -131,7 +131,7 @@ static bool adopt_planner(struct engine *e, const struct target_description *d)
                    strcmp(old->kernels, d->kernels) == 0;
     if (!is_same) e->planner = (struct planner){0};
     if (!is_same && e->ahead) ahead_forget(e->ahead);
-    if (!is_same) halves_forget(&e->halves);
+    if (!is_same) half_choice_forget(&e->half_choice);
     return !is_same;
 }
 

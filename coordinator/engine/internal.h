@@ -15,7 +15,7 @@ struct engine {
     struct ahead *ahead;
     struct staged staged;
     struct appended appended;
-    struct halves halves;
+    struct half_choice half_choice;
     struct sequence *active[SEQUENCES_MAX]; /* that have a place, oldest first */
     int n_active, n_places;                 /* n_places: with this group */
     bool slots[SEQUENCES_MAX];              /* that are taken */

@@ -41,7 +41,7 @@ struct engine_options {
     enum ahead_mode draft_ahead;
     enum staged_mode draft_staged;
     enum append_mode lookup_append;
-    enum halves_mode half_batches;
+    enum half_batches_mode half_batches;
     int64_t drain_us;          /* for what was accepted, once the queue of jobs is shut */
     int64_t reader_timeout_us; /* a client that does not read at all for so long is ended */
     int n_draft;               /* K of requests that do not say; -1 = by strategy */

@@ -26,6 +26,6 @@ int engine_return_to_queue(struct engine *e, struct sequence *seq, struct error 
         .arrival = seq->id,
     };
     int rc = waiting_push_front(e->waiting, &job, err);
-    if (!rc && seq->reader.slow_us) waiting_set_aside(e->waiting, seq, true);
+    if (!rc && seq->backpressure.slow_us) waiting_set_aside(e->waiting, seq, true);
     return rc;
 }

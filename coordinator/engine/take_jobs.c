@@ -135,7 +135,8 @@ static bool evict_paused(struct engine *e)
     if (waiting_count_aside(e->waiting) >= e->n_places) return false;
     for (int i = e->n_active - 1; i >= 0; i--) {
         struct sequence *seq = e->active[i];
-        if (!seq->reader.slow_us || seq->is_over || now_us - seq->reader.slow_us < PAUSED_US)
+        if (!seq->backpressure.slow_us || seq->is_over ||
+            now_us - seq->backpressure.slow_us < PAUSED_US)
             continue;
         places_evict(seq, &e->target_pool, e->options.drafters);
         engine_leave(e);

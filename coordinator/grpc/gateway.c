@@ -141,7 +141,7 @@ int gateway_open(struct gateway **gateway, const struct gateway_options *options
         .n_services = (int)(sizeof services / sizeof *services),
         .max_message_bytes = admission_message_bytes(options->admission),
         .certificates = options->certificates,
-        .guard = {.admit = admit, .release = release, .state = gw},
+        .authenticator = {.admit = admit, .release = release, .state = gw},
     };
     gateway_set_live(gw, true);
     TRY(rpc_server_open(&gw->server, &server, err));

@@ -1,6 +1,6 @@
-/* Half-batches: rounds over all sequences or, where that was measured to be faster (halves.h), over
- * halves that take turns. Then a round is the step of one half, and the guesses of the other half
- * are made while the ranks have it. */
+/* Half-batches: rounds over all sequences or, where that was measured to be faster (half_choice.h),
+ * over halves that take turns. Then a round is the step of one half, and the guesses of the other
+ * half are made while the ranks have it. */
 #include "coordinator/round/half_batches.h"
 
 #include <stdlib.h>
@@ -104,7 +104,7 @@ static bool may_halve(const struct half_batches *h, struct sequence **seqs, int 
     if (!model || n < 2) return false;
     for (int i = 0; i < n; i++) {
         bool decodes = !seqs[i]->is_score && seqs[i]->n_tokens - seqs[i]->n_target_kv == 1;
-        if (!decodes || seqs[i]->reader.slow_us) return false;
+        if (!decodes || seqs[i]->backpressure.slow_us) return false;
         if (waits_for_draft(h, seqs[i])) return false;
         n_guessing += seqs[i]->n_draft > 0 && !seqs[i]->lost_draft ? 1 : 0;
     }
@@ -196,13 +196,13 @@ int half_batches_run(struct half_batches *h, struct sequence **seqs, int n, bool
                      struct error *err)
 {
     bool can_halve = may_halve(h, seqs, n);
-    bool is_halved = can_halve && halves_choose(h->tools.halves, n, predict_ratio(h, n));
+    bool is_halved = can_halve && half_choice_make(h->tools.half_choice, n, predict_ratio(h, n));
     int n_before = count_tokens(seqs, n);
     *is_idle = false;
     int rc = is_halved ? run_half(h, seqs, n, is_idle, err) : run_whole(h, seqs, n, is_idle, err);
     if (!rc && !*is_idle) {
-        halves_observe(h->tools.halves, n, is_halved, can_halve, count_tokens(seqs, n) - n_before,
-                       clock_now_us());
+        half_choice_observe(h->tools.half_choice, n, is_halved, can_halve,
+                            count_tokens(seqs, n) - n_before, clock_now_us());
     }
     return rc;
 }

@@ -140,8 +140,8 @@ static void record(const struct round *r)
         .has_guesses = has_guesses,
     };
     signals_round(r->tools->signals, &round);
-    r->tools->halves->n_steps++;
-    r->tools->halves->n_half_steps += r->is_alone ? 0 : 1;
+    r->tools->half_choice->n_steps++;
+    r->tools->half_choice->n_half_steps += r->is_alone ? 0 : 1;
 }
 
 void round_learn(struct round *r)

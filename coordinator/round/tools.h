@@ -3,7 +3,7 @@
 
 #include "coordinator/draft/ahead.h"
 #include "coordinator/draft/appended.h"
-#include "coordinator/round/halves.h"
+#include "coordinator/round/half_choice.h"
 #include "coordinator/schedule/scheduler.h"
 #include "coordinator/signals/signals.h"
 
@@ -13,7 +13,7 @@ struct round_tools {
     struct drafters *drafters;
     struct ahead *ahead; /* with a draft model */
     const struct appended *appended;
-    struct halves *halves;
+    struct half_choice *half_choice;
     struct block_pool *target_pool;
     struct planner *planner;
     struct scheduler *scheduler;

@@ -36,7 +36,7 @@ static void list_readers(struct planning *p)
     struct drafter *model = p->s->drafters->model;
     for (int i = 0; i < p->n; i++) {
         struct sequence *seq = p->seqs[i];
-        if (!planning_has_model(p, seq) || seq->reader.slow_us) continue;
+        if (!planning_has_model(p, seq) || seq->backpressure.slow_us) continue;
         if (planning_n_missed(seq) > CAUGHT_UP_TOKENS) places_reuse_draft(seq, model);
         if (planning_n_missed(seq) <= CAUGHT_UP_TOKENS || seq->n_tokens + 1 >= seq->end) continue;
         if (drafter_limit(model) <= seq->n_tokens) continue;
@@ -86,7 +86,7 @@ static bool gives_way(const struct planning *p, const struct sequence *other,
     if (other == seq || other->is_evicted) return false;
     bool guesses =
         planning_has_model(p, other) && other->n_tokens < drafter_limit(p->s->drafters->model);
-    if (!guesses || other->reader.slow_us) return true;
+    if (!guesses || other->backpressure.slow_us) return true;
     if (planning_is_planned(other) != planning_is_planned(seq)) return planning_is_planned(other);
     return other->id > seq->id;
 }
@@ -172,7 +172,7 @@ static struct sequence *choose_victim(const struct planning *p)
     for (int i = p->n - 1; i >= 0; i--) {
         struct sequence *seq = p->seqs[i];
         if (seq->is_evicted) continue;
-        if (seq->reader.slow_us) return seq;
+        if (seq->backpressure.slow_us) return seq;
         if (!victim) victim = seq;
     }
     return victim;

@@ -101,13 +101,13 @@ static struct lane_plan *add_lane(struct planning *p, struct sequence *seq, int 
 
 static bool decodes(const struct sequence *seq)
 {
-    return !seq->is_score && n_unread(seq) == 1 && !seq->reader.slow_us;
+    return !seq->is_score && n_unread(seq) == 1 && !seq->backpressure.slow_us;
 }
 
 /* A sequence that reads a prompt, is replayed, or is scored. */
 static bool feeds(const struct sequence *seq)
 {
-    return !seq->reader.slow_us && !decodes(seq);
+    return !seq->backpressure.slow_us && !decodes(seq);
 }
 
 /* Lists decoding sequences, those first whose last round is longest ago, so that a lane that found

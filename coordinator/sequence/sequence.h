@@ -57,12 +57,12 @@ struct sequence {
     int64_t admitted_us;                   /* 0 = it never had a place */
     int64_t first_token_us, last_token_us; /* of its first and its last round; 0 = not yet */
 
-    uint64_t last_round;         /* that it had a share of */
-    struct backpressure reader;  /* its client; while that is slow, the text pauses */
-    bool is_evicted;             /* it has lost its place in this round, and the slot ... */
-    int evicted_slot;            /* ... that it had */
-    bool is_over;                /* it has been finished or failed */
-    struct sequence *next_moved; /* of its job, while both go to another engine */
+    uint64_t last_round;              /* that it had a share of */
+    struct backpressure backpressure; /* its client; while that is slow, the text pauses */
+    bool is_evicted;                  /* it has lost its place in this round, and the slot ... */
+    int evicted_slot;                 /* ... that it had */
+    bool is_over;                     /* it has been finished or failed */
+    struct sequence *next_moved;      /* of its job, while both go to another engine */
 };
 
 /* Options that the coordinator was started with and a request may change, and the group's

@@ -218,8 +218,8 @@ static struct rpc_server *server;
 static struct rpc_client *client;
 static const char *address;
 
-static struct certificates *server_certificates; /* NULL: the server is plain */
-static struct rpc_guard server_guard;            /* zeroed: it serves everybody */
+static struct certificates *server_certificates;      /* NULL: the server is plain */
+static struct rpc_authenticator server_authenticator; /* zeroed: it serves everybody */
 static char unix_address[64];
 
 static inline int open_server(const char *where)
@@ -233,7 +233,7 @@ static inline int open_server(const char *where)
                                                .services = services,
                                                .n_services = 2,
                                                .certificates = server_certificates,
-                                               .guard = server_guard};
+                                               .authenticator = server_authenticator};
     return rpc_server_open(&server, &options, &err);
 }
 

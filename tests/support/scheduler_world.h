@@ -355,7 +355,7 @@ static inline void world_check_lane(const struct world *w, const struct lane_pla
 {
     const struct sequence *seq = lane->seq;
     int n_unread = seq->n_tokens - seq->n_target_kv;
-    ck_assert(!seq->reader.slow_us && !seq->is_evicted && seq->slot >= 0);
+    ck_assert(!seq->backpressure.slow_us && !seq->is_evicted && seq->slot >= 0);
     ck_assert(lane->n_tokens >= 1 && lane->n_tokens <= n_unread);
     ck_assert(lane->is_last == (lane->n_tokens == n_unread && !seq->is_score));
     world_check_k(w, lane);
@@ -375,7 +375,8 @@ static inline void world_check_readings(const struct world *w)
     for (int i = 0; i < w->plan.n_readings; i++) {
         const struct draft_reading *reading = &w->plan.readings[i];
         const struct sequence *seq = reading->seq;
-        ck_assert(!seq->is_evicted && !seq->is_score && !seq->reader.slow_us && seq->slot >= 0);
+        ck_assert(!seq->is_evicted && !seq->is_score && !seq->backpressure.slow_us &&
+                  seq->slot >= 0);
         ck_assert(reading->n_tokens >= 1);
         ck_assert(seq->n_draft_kv + reading->n_tokens < seq->n_tokens);
         n += reading->n_tokens;
@@ -385,7 +386,7 @@ static inline void world_check_readings(const struct world *w)
 
 static inline bool world_feeds(const struct sequence *seq)
 {
-    return !seq->reader.slow_us && (seq->is_score || seq->n_tokens - seq->n_target_kv > 1);
+    return !seq->backpressure.slow_us && (seq->is_score || seq->n_tokens - seq->n_target_kv > 1);
 }
 
 /* The oldest prompt has half of all tokens of prompts, or all but its last token, which may wait
@@ -435,11 +436,11 @@ static inline void world_check_evictions(const struct world *w)
     bool is_paused_left = false, was_younger_left = false;
     for (int i = 0; i < w->n_active; i++) {
         const struct sequence *seq = w->active[i];
-        is_paused_left = is_paused_left || (seq->reader.slow_us && !seq->is_evicted);
+        is_paused_left = is_paused_left || (seq->backpressure.slow_us && !seq->is_evicted);
     }
     for (int i = w->n_active - 1; i >= 0; i--) {
         const struct sequence *seq = w->active[i];
-        if (seq->reader.slow_us) continue;
+        if (seq->backpressure.slow_us) continue;
         ck_assert(!seq->is_evicted || (!is_paused_left && !was_younger_left));
         was_younger_left = was_younger_left || !seq->is_evicted;
     }
@@ -478,9 +479,9 @@ static inline void world_note_idle(struct world *w)
     for (int i = 0; i < w->n_active; i++) {
         const struct sequence *seq = w->active[i];
         int *idle = world_idle(w, seq);
-        *idle = world_gets_on(w, seq) || seq->reader.slow_us ? 0 : *idle + 1;
+        *idle = world_gets_on(w, seq) || seq->backpressure.slow_us ? 0 : *idle + 1;
         if (*idle > w->longest_idle) w->longest_idle = *idle;
-        if (!oldest && !seq->reader.slow_us) oldest = seq;
+        if (!oldest && !seq->backpressure.slow_us) oldest = seq;
     }
     bool is_same = oldest && oldest->id == w->oldest_id && !world_gets_on(w, oldest);
     w->oldest_id = oldest ? oldest->id : 0;

@@ -159,14 +159,14 @@ static int session_continue_from(const struct drafter *drafter, const struct seq
 {
     const struct session_finder *f = (const struct session_finder *)drafter;
     const struct text *text = &f->texts[seq->slot];
-    const int32_t *behind = seq->tokens + seq->n_tokens;
-    int n_behind = n_tokens - seq->n_tokens, n_known = 0;
+    const int32_t *tail = seq->tokens + seq->n_tokens;
+    int n_tail = n_tokens - seq->n_tokens, n_known = 0;
     if (text->is_off || !text->suffix || text->n_read != seq->n_tokens) return 0;
     struct suffix_place place = suffix_end(text->suffix);
-    for (int i = 0; i < n_behind; i++) {
-        suffix_follow(text->suffix, &place, behind[i]);
+    for (int i = 0; i < n_tail; i++) {
+        suffix_follow(text->suffix, &place, tail[i]);
     }
-    n = suffix_copy_behind(text->suffix, &place, behind, n_behind, tokens, n);
+    n = suffix_copy_after(text->suffix, &place, tail, n_tail, tokens, n);
     while (n_known < n && tokens[n_known] < f->n_vocab) {
         n_known++;
     }

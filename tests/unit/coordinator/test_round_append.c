@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
-/* What the planner is told of a step before guesses are added behind those of the draft. */
+/* Tests what the planner is told of a step before guesses are added after those of the draft. */
 #include "coordinator/round/round.h"
 #include "tests/support/check_util.h"
 

@@ -12,7 +12,7 @@
 
 enum { SESSION, STORE, LOOKAHEAD, PREDICTED, MOST = 6, NODES = 1 + TREE_NODES_MAX };
 
-/* What a drafter has made or was right with. */
+/* Counts of guesses that a drafter has made, and of those that were accepted. */
 struct counted {
     int n, n_kept;
 };
@@ -279,7 +279,7 @@ static struct reply no_reader = {.ops = &ops};
 static struct bench b;
 static struct planner planner;
 static struct signals *signals;
-static struct halves halves;
+static struct half_choice half_choice;
 static struct appended appended;
 static struct round_tools tools;
 static struct round r;
@@ -321,7 +321,7 @@ static void open_round(void)
                                  .appended = &appended,
                                  .target_pool = &b.target_pool,
                                  .planner = &planner,
-                                 .halves = &halves,
+                                 .half_choice = &half_choice,
                                  .tok = b.tok,
                                  .signals = signals};
     r.tools = &tools;
@@ -407,7 +407,7 @@ static void make_plan(const struct case_ *c, struct lane_plan *plan)
     }
 }
 
-/* Blocks and a tree, as a step would leave them, and the target's rows: behind every guess of a
+/* Blocks and a tree, as a step would leave them, and the target's rows: after every guess of a
  * place it says the same. */
 static void make_step(const struct case_ *c, struct round_lane *lane)
 {
@@ -466,7 +466,7 @@ static void expect_blocks(const struct case_ *c, const struct round_lane *lane)
     }
 }
 
-/* What each model has read of the text, and where that is. */
+/* Checks what each model has read of the text, and where that is. */
 static void check_kv(const struct case_ *c, int n_kept)
 {
     const struct sequence *seq = b.seq;
@@ -492,7 +492,7 @@ static void prepare(const struct case_ *c)
     b.seq->n_draft_kv = N_PROMPT + lane->draft.n_chain; /* the draft has read its whole chain */
 }
 
-/* What round_run does with a lane whose answer is there. */
+/* Finishes a lane whose answer is there, as round_run does. */
 static void finish(struct round_lane *lane)
 {
     struct round_accepted accepted;

@@ -91,7 +91,7 @@ START_TEST(a_prompt_is_read_while_guesses_could_fill_the_step)
 }
 END_TEST
 
-/* Guesses behind those of the draft have what all others leave of the step, tokens or rows, and of
+/* Guesses after those of the draft have what all others leave of the step, tokens or rows, and of
  * that no more than each may. */
 START_TEST(appended_guesses_have_what_others_leave_of_the_step)
 {
@@ -198,7 +198,7 @@ START_TEST(who_does_not_read_gives_up_its_place_first)
 {
     struct sequence *seqs[3];
     fill_pool(seqs);
-    seqs[0]->reader.slow_us = 1;
+    seqs[0]->backpressure.slow_us = 1;
     plan_now();
     ck_assert_int_eq(w.n_evictions, 1);
     ck_assert_int_lt(seqs[0]->slot, 0);
@@ -368,11 +368,11 @@ START_TEST(without_readers_of_the_answers_nobody_is_planned)
     world_open(&w, &large);
     begin_decoding(3, STRATEGY_FIXED, 2);
     for (int i = 0; i < 3; i++) {
-        w.active[i]->reader.slow_us = 1;
+        w.active[i]->backpressure.slow_us = 1;
     }
     plan_now();
     ck_assert(w.plan.n_lanes == 0 && w.plan.n_readings == 0 && w.n_evictions == 0);
-    w.active[1]->reader.slow_us = 0;
+    w.active[1]->backpressure.slow_us = 0;
     plan_now();
     ck_assert(w.plan.n_lanes == 1 && w.plan.lanes[0].seq == w.active[1]);
     world_close(&w);

@@ -269,7 +269,7 @@ START_TEST(a_fixed_k_waits_until_the_draft_has_caught_up)
 }
 END_TEST
 
-/* What the draft reads for one text is time that the prompts of others wait. */
+/* Time in which the draft reads for one text is time that the prompts of others wait. */
 START_TEST(the_draft_reads_for_half_of_the_time_of_a_step)
 {
     world_open(&w, &large);

@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
-/* What a plan takes for trees of guesses: blocks for the tails and for path 0, or none. */
+/* Tests what a plan takes for trees of guesses: blocks for the tails and for path 0, or none. */
 #include "coordinator/draft/trees_option.h"
 #include "tests/support/scheduler_plans.h"
 
@@ -59,7 +59,7 @@ START_TEST(a_window_that_lacks_a_block_takes_none)
 END_TEST
 
 /* A text of one token whose step may have as many rows as there are, and a draft that costs next to
- * nothing, so that guesses go on behind siblings if there is KV for them. */
+ * nothing, so that guesses go on after siblings if there is KV for them. */
 static const struct lane_plan *plan_growth(int n_blocks, bool follows_q)
 {
     const struct world_options options = options_of(n_blocks);
@@ -93,7 +93,7 @@ static int count_most_tails(const struct lane_plan *lane)
 }
 
 /* With fewer and fewer blocks a plan loses first that its tree follows q, which may need more of
- * them than the planned one, then what is behind siblings, then these, and its chain last; and it
+ * them than the planned one, then what follows siblings, then these, and its chain last; and it
  * never takes a part of what it needs. */
 START_TEST(what_is_behind_siblings_gives_way_first)
 {
@@ -125,7 +125,7 @@ START_TEST(what_is_behind_siblings_gives_way_first)
 }
 END_TEST
 
-/* A round whose first guesses are there already has none behind siblings. */
+/* A round whose first guesses are there already has none after siblings. */
 START_TEST(guesses_made_ahead_have_none_behind_their_siblings)
 {
     const struct lane_plan *lane = plan_growth(64, _i > 0);

@@ -13,7 +13,7 @@ enum { WINDOW = 8 /* tokens at most */, STEP_US = 10000 };
 
 static const struct world_options no_draft = {512, 256, 1024, 0, 64};
 
-/* n texts that decode and may have trees. Times are to be taught behind this. */
+/* n texts that decode and may have trees. Times are taught after this. */
 static void begin_texts(const struct world_options *options, const char *lookup, int n)
 {
     world_open_with(&w, options, lookup);
@@ -51,7 +51,7 @@ static int count_others(void)
     return n;
 }
 
-/* Of 30 lanes each could have a window, but the step has no room for more rows than 226. */
+/* Each of 30 lanes could have a window, but the step has no room for more rows than 226. */
 static const struct {
     int row_us, n_lanes, n_windows;
 } costs[] = {{0, 1, 8},  {0, 4, 32}, {0, 30, 226}, {10, 1, 8},  {10, 4, 10}, {10, 16, 10},
@@ -206,7 +206,7 @@ START_TEST(a_window_gives_way_where_there_is_no_kv)
 {
     for (int n_blocks = 2; n_blocks <= 4; n_blocks++) {
         const struct world_options few_blocks = {512, 256, n_blocks, 0, 64};
-        begin_texts(&few_blocks, "lookahead", 2); /* of 9 tokens each: a block, and 2 behind 16 */
+        begin_texts(&few_blocks, "lookahead", 2); /* of 9 tokens each: a block, and 2 after 16 */
         teach_steps(STEP_US, 0);
         ck_assert_int_eq(plan_windows(), WINDOW * (n_blocks - 2));
         ck_assert(w.plan.n_lanes == 2 && w.n_evictions == 0);

@@ -24,7 +24,7 @@ static const struct {
     int percent;                             /* of guesses stay */
     const char *lookup;                      /* NULL = none */
     int row_us;                              /* that a row adds to a step */
-    bool grows; /* rows are so cheap that guesses behind siblings pay */
+    bool grows;                              /* rows are so cheap that guesses after siblings pay */
 } worlds[] = {
     {{512, 256, 4096, 4096, 64}, 900, 100, 8, 1, 70, NULL, WORLD_ROW_US, false},
     {{64, 64, 512, 512, 64}, 200, 60, 8, 1, 60, NULL, WORLD_ROW_US, false},
@@ -80,10 +80,10 @@ static void disturb(struct world *w)
 {
     for (int i = 0; i < w->n_active; i++) {
         struct sequence *seq = w->active[i];
-        if (seq->reader.slow_us && world_dice(w, 10) == 0) {
-            seq->reader.slow_us = 0;
+        if (seq->backpressure.slow_us && world_dice(w, 10) == 0) {
+            seq->backpressure.slow_us = 0;
         } else if (world_dice(w, 300) == 0) {
-            seq->reader.slow_us = 1;
+            seq->backpressure.slow_us = 1;
         } else if (world_dice(w, 1000) == 0) {
             world_end(w, seq);
         }
@@ -93,7 +93,7 @@ static void disturb(struct world *w)
 static bool is_anybody_there(const struct world *w)
 {
     for (int i = 0; i < w->n_active; i++) {
-        if (!w->active[i]->reader.slow_us) return true;
+        if (!w->active[i]->backpressure.slow_us) return true;
     }
     return false;
 }

@@ -210,7 +210,7 @@ START_TEST(a_copy_after_followed_tokens_goes_on_with_them)
             if (length > longest) longest = length;
         }
         ck_assert_int_eq(place.length, longest);
-        int n_copied = suffix_copy_behind(s, &place, both + n, n_after, copy, COPY);
+        int n_copied = suffix_copy_after(s, &place, both + n, n_after, copy, COPY);
         ck_assert_int_eq(n_copied, longest > 0 ? COPY : 0);
         if (n_copied) ck_assert(goes_on(both, n + n_after, longest, copy, n_copied));
         n_copies += n_copied > 0 ? 1 : 0;

@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
-/* Whether drafting ahead is worth it: a real draft, and rounds that take as long as the case
- * says. */
+/* Tests where drafting ahead is worth it, with a real draft and rounds that take as long as the
+ * case says. */
 #include <stdio.h>
 
 #include "coordinator/draft/ahead.h"
@@ -118,7 +118,7 @@ START_TEST(what_was_measured_can_be_forgotten)
 }
 END_TEST
 
-/* Guesses are taken only behind the text that was assumed: every token of it counts, not only how
+/* Guesses are taken only after the text that was assumed: every token of it counts, not only how
  * many there are and the last one. */
 START_TEST(guesses_behind_another_text_are_not_taken)
 {
@@ -132,7 +132,7 @@ START_TEST(guesses_behind_another_text_are_not_taken)
     }
     ahead_end(ahead, b.seq, &times);
     ck_assert_int_eq(draft.n_chain, K);
-    b.seq->n_tokens += K + 1; /* behind the text are the guesses and the token that was predicted */
+    b.seq->n_tokens += K + 1; /* after the text come the guesses and the token that was predicted */
     ck_assert_int_eq(ahead_count(ahead, b.seq), K);
     for (int i = 0; i <= K; i++) {
         int32_t *token = &b.seq->tokens[draft.base + i];

@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
-/* Guesses behind those of the draft: what the text said before behind them, one-hot, up to an end,
+/* Guesses after those of the draft: what followed them earlier in the text, one-hot, up to an end,
  * and no more than there is room for. */
 #include "coordinator/draft/appended.h"
 #include "tests/support/drafter_world.h"
@@ -7,7 +7,7 @@
 
 enum { ROOM = PLANNER_APPEND_MAX, ALL = 1 << 20 };
 
-/* The draft is said to have guessed 13, 14, behind which the text goes on with 15, 16, ... */
+/* The draft is said to have guessed 13, 14, after which the text goes on with 15, 16, ... */
 static const int32_t text[] = {10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 99};
 static const int32_t guesses[] = {13, 14};
 enum { N_TEXT = sizeof text / sizeof *text, N_GUESSES = 2 };
@@ -43,7 +43,7 @@ static void close_appending(struct appending *a)
     teardown(&a->bench);
 }
 
-/* Adds up to n_max guesses behind the draft's; returns how many there are then. */
+/* Adds up to n_max guesses after the draft's; returns how many there are then. */
 static int add(struct appending *a, int n_max, const struct end_ids *ends)
 {
     const struct planner_append_load load = {
@@ -84,7 +84,7 @@ START_TEST(what_the_text_said_behind_the_guesses_is_added)
 }
 END_TEST
 
-/* The draft has guessed nothing, because it is not sure or has failed; behind the text itself there
+/* The draft has guessed nothing, because it is not sure or has failed; after the text itself there
  * would be something to find. */
 START_TEST(nothing_is_added_behind_no_guess)
 {

@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
-/* What is found in finished texts and in a file: texts of other API keys are not seen unless that
+/* Tests lookups in finished texts and in a file: texts of other API keys are not seen unless that
  * is allowed, and a file for another tokenizer is refused. Guesses are made of the counts as each
  * rule wants it. */
 #include <math.h>
@@ -23,8 +23,8 @@ static void finish(struct bench *b, struct grant *key)
     take_away(b, seq);
 }
 
-/* Behind token 1, token 2 has come five times, 3 three times and 4 once, each with another token
- * behind it. */
+/* After token 1, token 2 has come five times, 3 three times and 4 once, each with another token
+ * after it. */
 static void finish_branches(struct bench *b)
 {
     static const int32_t texts[][3] = {{1, 2, 12}, {1, 3, 13}, {1, 4, 14}};
@@ -130,7 +130,7 @@ START_TEST(guesses_are_drawn_from_the_counts)
     setup(&b, "store", false);
     finish_branches(&b);
     struct sequence *ended = place_studied(&b, 0, NULL, (const int32_t[]){1}, 1);
-    drafters_observe_text(&b.drafters, ended); /* nothing came behind this one */
+    drafters_observe_text(&b.drafters, ended); /* nothing came after this one */
     take_away(&b, ended);
     struct sequence *seq = place_behind_branches(&b, rules[_i]);
     for (int most = 0; most < 2; most++) {
@@ -184,7 +184,7 @@ START_TEST(coupled_guesses_are_picked_by_the_shared_noise)
 }
 END_TEST
 
-/* The noise is that of the place: behind 1 2 came 12 and 13, once each. */
+/* The noise is that of the place: after 1 2 came 12 and 13, once each. */
 START_TEST(coupled_guesses_have_the_noise_of_their_place)
 {
     static const int32_t texts[][3] = {{1, 2, 12}, {1, 2, 13}}, ids[] = {12, 13};
@@ -215,7 +215,7 @@ START_TEST(coupled_guesses_have_the_noise_of_their_place)
 }
 END_TEST
 
-/* Guesses behind the first tokens of the text. */
+/* Guesses after the first tokens of the text. */
 static int count_guesses(struct bench *b, struct grant *key)
 {
     struct planner_offer offer = {0};

@@ -177,7 +177,7 @@ START_TEST(one_pass_makes_all_guesses_that_were_expected)
 END_TEST
 
 /* The pass of the first guess that was another one is the last of its stage, and the next one goes
- * on with what is expected behind it. */
+ * on with what is expected after it. */
 START_TEST(a_guess_that_was_not_expected_is_kept)
 {
     static struct guesses plain;
@@ -256,7 +256,7 @@ START_TEST(nothing_is_guessed_behind_an_end)
 }
 END_TEST
 
-/* What was read for nothing is written again when the text goes on otherwise. */
+/* Positions that were read for nothing are written again when the text goes on otherwise. */
 START_TEST(the_next_rounds_are_alike_too)
 {
     static struct guesses plain[4];
@@ -270,7 +270,7 @@ START_TEST(the_next_rounds_are_alike_too)
             int n_read = b.seq->n_draft_kv;
             if (staged) {
                 tell(0, &plain[round]);
-                told.tokens[0][3] = 17 + round; /* and what is behind it is right again */
+                told.tokens[0][3] = 17 + round; /* and what comes after it is right again */
                 b.drafter->stage = &told.base;
                 propose(&b, n_read, &no_ends, &draft, &cost);
                 static struct guesses now;
@@ -434,7 +434,7 @@ START_TEST(rows_that_are_wanted_are_read_in_one_step)
 }
 END_TEST
 
-/* There are blocks for the guesses, and none for what is expected behind them. */
+/* There are blocks for the guesses, and none for what is expected after them. */
 START_TEST(without_a_block_nothing_is_read_ahead)
 {
     static struct guesses plain, staged;

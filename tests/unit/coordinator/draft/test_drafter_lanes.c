@@ -23,7 +23,7 @@ static const struct wanted wanted_lanes[N_LANES] = {{13, 4, RULE_REJECTION, 1.0f
                                                     {17, 8, RULE_REJECTION, 0.7f, 0.2f},
                                                     {200, 5, RULE_BLOCK, 1.2f, 0}};
 
-/* What a lane guessed, with copies of q. */
+/* Guesses of a lane, with copies of q. */
 struct guesses {
     int n;
     int32_t tokens[DRAFT_MAX];

@@ -21,7 +21,7 @@ static struct sequence *place_text(struct bench *b, int slot)
     return place_studied(b, slot, NULL, text, N_TEXT);
 }
 
-/* A round: `id` is committed, and the target said best[i] behind before[i]; below 0: nothing is
+/* A round: `id` is committed, and the target said best[i] after before[i]; below 0: nothing is
  * known of that row. */
 static void say(struct bench *b, struct sequence *seq, int32_t id, const int32_t *before,
                 const int32_t *parents, const int32_t *best, int n)
@@ -38,7 +38,7 @@ static void say(struct bench *b, struct sequence *seq, int32_t id, const int32_t
     ck_assert_int_eq(lookup_read(b->finder, seq, 1), 0);
 }
 
-/* What is guessed behind the text, which is what was offered. */
+/* Checks the guesses after the text, which are what was offered. */
 static void check_guesses(struct bench *b, struct sequence *seq, const int32_t *expected, int n)
 {
     struct planner_offer offer = {0};
@@ -92,11 +92,11 @@ START_TEST(rows_of_the_window_are_the_next_one)
     ck_assert(!drafters_first(&b.drafters)); /* a K of its own may not depend on company */
     check_guesses(&b, seq, NULL, 0);
     check_window(&b, seq, IDS(10, 10, 10, 10, 10, 11, 12, 13), W, &no_ends);
-    /* The tree has another guess first, behind which something else is said. */
+    /* The tree has another guess first, after which something else is said. */
     say(&b, seq, 20, IDS(13, 99, 10, 10, 10, 10), IDS(-1, 0, 1, 0, 3, 4),
         IDS(20, 98, 97, 21, 22, 23), 6);
     check_window(&b, seq, IDS(21, 22, 23, 10, 11, 12, 13, 20), W, &no_ends);
-    check_window(&b, seq, IDS(21, 22), 2, &ends); /* nothing behind one that ends the text */
+    check_window(&b, seq, IDS(21, 22), 2, &ends); /* nothing after one that ends the text */
     drafters_set_vocabulary(&b.drafters, 22);
     check_window(&b, seq, IDS(21), 1, &no_ends);
     seq->n_tokens++; /* a text that nobody has told it of */
@@ -107,7 +107,7 @@ START_TEST(rows_of_the_window_are_the_next_one)
 }
 END_TEST
 
-/* What the text says itself is newer than what was said behind other guesses, which are siblings.
+/* Tokens of the text itself are newer than what was said after other guesses, which are siblings.
  */
 START_TEST(guesses_are_ngrams)
 {
@@ -116,7 +116,7 @@ START_TEST(guesses_are_ngrams)
     setup_lookahead(&b);
     struct sequence *seq = place_text(&b, 0), *other = place_text(&b, 1);
     say(&b, seq, 20, IDS(13, 10, 10, 10), IDS(-1, 0, 1, 2), IDS(20, 21, 22, 23), 4);
-    check_guesses(&b, seq, NULL, 0); /* nothing was said behind 20 */
+    check_guesses(&b, seq, NULL, 0); /* nothing was said after 20 */
     say(&b, seq, 10, IDS(20), IDS(-1), IDS(10), 1);
     check_guesses(&b, seq, IDS(11, 12, 13, 20, 10, 11, 12, 13), K);
     ck_assert(lookup_offer(b.finder, seq, &offer) && offer.siblings[0] == SIBLINGS_MAX);
@@ -135,7 +135,7 @@ START_TEST(guesses_are_ngrams)
 }
 END_TEST
 
-/* A text that goes round says the same behind 10, and then something else. */
+/* A text that goes round says the same after 10, and then something else. */
 START_TEST(evidence_is_how_often_it_was_right)
 {
     static const int32_t round[] = {10, 11, 12, 13, 10, 99, 10};
@@ -169,7 +169,7 @@ START_TEST(rows_that_say_nothing_are_ignored)
     say(&b, seq, 20, IDS(13, 10, 10), IDS(-1, 0, 1), IDS(-1, VOCAB, INT32_MAX), 3);
     check_window(&b, seq, IDS(10, 10, 10, 10, 11, 12, 13, 20), W, &no_ends);
     seq->n_tokens--;
-    say(&b, seq, 21, IDS(13), IDS(-1), IDS(21), 1); /* the trajectory stands behind more tokens */
+    say(&b, seq, 21, IDS(13), IDS(-1), IDS(21), 1); /* more tokens follow the trajectory */
     check_window(&b, seq, IDS(10, 10, 10, 10, 11, 12, 13, 20), W, &no_ends);
     check_guesses(&b, seq, NULL, 0);
     take_away(&b, seq);

@@ -1,6 +1,7 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
-/* What a request predicts is guessed from the first token of its answer on, as far as it exists for
- * the target, and a text that lost its place is followed as if nothing had happened. */
+/* The tokens that a request predicts are guessed from the first token of its answer on, as far as
+ * they exist for the target, and a text that lost its place is followed as if nothing had
+ * happened. */
 #include <string.h>
 
 #include "lookup/predicted.h"
@@ -99,7 +100,7 @@ START_TEST(nothing_is_guessed_that_does_not_exist_or_was_not_predicted)
 }
 END_TEST
 
-/* The text is read in parts, and what was not read yet is not guessed behind. */
+/* The text is read in parts, and nothing is guessed after a part that was not read yet. */
 START_TEST(a_text_that_lost_its_place_is_followed_again)
 {
     struct bench b;

@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
-/* Guesses from what the target has said behind the same token: rows of every kind are learned from,
+/* Guesses from the target's best tokens after the same token: rows of every kind are learned from,
  * evidence follows how often it was right, and other API keys see nothing unless that is allowed.
  */
 #include "access/keys.h"
@@ -16,7 +16,7 @@ static struct sequence *place_text(struct bench *b, int slot, struct grant *key)
     return place(b, slot, key, text, N_TEXT);
 }
 
-/* Behind `before` the target says `id`, and nothing else is known. */
+/* After `before` the target says `id`, and nothing else is known. */
 static void say(struct bench *b, const struct sequence *seq, int32_t before, int32_t id)
 {
     const float p = 1;
@@ -24,7 +24,7 @@ static void say(struct bench *b, const struct sequence *seq, int32_t before, int
     drafters_observe_rows(&b->drafters, seq, &(struct draft_rows){&row, &before, &root, 1});
 }
 
-/* What is guessed behind the text, which is what was offered; returns the evidence. */
+/* Checks the guesses after the text, which are what was offered; returns the evidence. */
 static int check_guesses(struct bench *b, struct sequence *seq, const int32_t *expected, int n)
 {
     struct planner_offer offer = {0};
@@ -164,8 +164,8 @@ START_TEST(evidence_is_how_often_it_was_right)
 }
 END_TEST
 
-/* What came is the token that a row says, which need not be its best one, where noise is shared;
- * or else the best one, also where that is not the one that it lists. */
+/* The token that came is the one that a row says, which need not be its best one, where noise is
+ * shared; or else the best one, also where that is not the one that it lists. */
 START_TEST(a_row_says_what_came)
 {
     static const int32_t listed = 3, outside = 9, before = 13, best[] = {30, 9};
@@ -188,7 +188,7 @@ START_TEST(a_row_says_what_came)
 }
 END_TEST
 
-/* What was found is kept for a text, but not when that has grown. */
+/* Guesses that were found are kept for a text, but not when that has grown. */
 START_TEST(guesses_are_those_of_the_whole_text)
 {
     struct planner_offer offer;

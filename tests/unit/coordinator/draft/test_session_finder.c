@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
-/* What is found in a text itself: only committed tokens count, guesses go on as the text did, and a
- * text that lost its place is found in again as if nothing had happened. */
+/* Tests lookups in the text itself: only committed tokens count, guesses go on as the text did, and
+ * after a text has lost its place lookups in it find the same as before. */
 #include <string.h>
 
 #include "coordinator/schedule/places.h"
@@ -60,8 +60,8 @@ START_TEST(guesses_go_on_as_the_text_did)
 }
 END_TEST
 
-/* What is expected behind guesses is what would be guessed if they were committed, as long as they
- * do not repeat themselves: only what was committed is looked up. */
+/* The tokens expected after guesses are those that would be guessed if they were committed, as long
+ * as they do not repeat themselves: only what was committed is looked up. */
 START_TEST(expectations_follow_the_guesses)
 {
     static const int32_t text[] = {10, 11, 12, 13, 14, 15, 16, 17, 18, 10, 11, 12};
@@ -95,8 +95,8 @@ START_TEST(expectations_follow_the_guesses)
 }
 END_TEST
 
-/* What was committed and not read yet could be anything, and ids that the target lacks are not
- * expected. */
+/* Tokens that were committed and not read yet could be anything, and ids that the target lacks are
+ * not expected. */
 START_TEST(nothing_is_expected_that_is_not_known)
 {
     static const int32_t text[] = {10, 11, 12, 13, 14, 15, 16, 17, 18, 10, 11, 12};
@@ -139,8 +139,8 @@ START_TEST(a_longer_match_is_better_evidence)
 }
 END_TEST
 
-/* Behind 1 2, the text has gone on with 3 and with 4, and behind 4 with 9 alone. What an offer says
- * is what is guessed, no more than a lane may have, and of ids that the target has. */
+/* After 1 2, the text has gone on with 3 and with 4, and after 4 with 9 alone. The guesses are
+ * those that the offer names, no more than a lane may have, and of ids that the target has. */
 START_TEST(siblings_are_what_else_came)
 {
     static const int32_t text[] = {1, 2, 3, 9, 1, 2, 4, 9, 8, 1, 2};
@@ -166,7 +166,7 @@ START_TEST(siblings_are_what_else_came)
         ck_assert_int_eq(guess_tree_siblings(&draft, 0), most > 0);
         ck_assert_int_eq(guess_tree_siblings(&draft, 1), 0);
         ck_assert_int_eq(guess_tree_siblings(&draft, 2),
-                         most > 0); /* behind 9: 8, and before that 1 */
+                         most > 0); /* after 9: 8, and before that 1 */
         if (most == 0) continue;
         ck_assert(sibling_token(&draft, 0, 0) == 3 && sibling_token(&draft, 2, 0) == 1);
         ck_assert(sibling_q(&draft, 0, 0)->n == 1 && sibling_q(&draft, 0, 0)->ids[0] == 3);
@@ -210,7 +210,7 @@ START_TEST(the_first_four_guesses_have_siblings)
 }
 END_TEST
 
-/* Behind an end of the text nothing is guessed, and ids that the target lacks are not guessed. */
+/* After an end of the text nothing is guessed, and ids that the target lacks are not guessed. */
 START_TEST(guesses_stop_at_ends_and_at_the_vocabulary)
 {
     static const int32_t text[] = {5, 6, 7, 8, 9, 5, 6};

@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
-/* What the draft is expected to guess, and in which passes it is looked up at all. Guesses are
- * given here; test_draft_staged.c makes them with a model. */
+/* Tests which tokens the draft is expected to guess, and in which passes these are looked up at
+ * all. Guesses are given here; test_draft_staged.c makes them with a model. */
 #include <string.h>
 
 #include "coordinator/draft/staged.h"
@@ -10,7 +10,7 @@
 
 enum { ALL = 1 << 20 };
 
-/* Behind 10 11 12 the text is expected to go on with 13, 14, ... */
+/* After 10 11 12 the text is expected to go on with 13, 14, ... */
 static const int32_t text[] = {10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 10, 11, 12};
 enum { N_TEXT = sizeof text / sizeof *text, FIRST = 3 /* of the text, that is expected */ };
 
@@ -118,7 +118,7 @@ START_TEST(guesses_are_compared_with_what_was_expected)
         open_staging(&s, STAGED_AUTO);
         const struct planner_trust *trust = &s.seq->planner_state.trust[PLANNER_STAGED];
         ck_assert_int_eq(expect(&s), K - 1);
-        s.lane.expected.n = cases[i].n_expected; /* what is behind those must not be looked at */
+        s.lane.expected.n = cases[i].n_expected; /* what follows those must not be looked at */
         for (int g = 0; g < cases[i].n_guessed; g++) {
             guesses[g] = g < cases[i].n_right ? text[FIRST + g] : 99;
         }
@@ -144,7 +144,7 @@ static void check_second_look(enum staged_mode mode, bool agrees, bool is_likely
     s.planner.stage_unused = is_used ? 0 : 1;
     ck_assert_int_eq(expect(&s), K - 1); /* in the first pass always */
     s.lane.expected.n_fed = n_fed;
-    guess(&s, &(int32_t){agrees ? text[FIRST] : 11}, 1); /* behind 11, too, the text goes on */
+    guess(&s, &(int32_t){agrees ? text[FIRST] : 11}, 1); /* after 11, too, the text goes on */
     ck_assert_msg((expect(&s) == K - 2) == is_looked_up && (s.lane.expected.n > 0) == is_looked_up,
                   "mode %d: %d tokens, agrees %d, likely %d, %d fed, used %d", mode,
                   s.lane.expected.n, agrees, is_likely, n_fed, is_used);

@@ -71,7 +71,7 @@ static void adaptive(const struct tree_world *world, const struct tree_plan *pla
     tree_make_rows(world, round, context);
 }
 
-/* Siblings that were found, with a one-hot q each, alone and behind one that was drawn. */
+/* Siblings that were found, with a one-hot q each, alone and after one that was drawn. */
 static void found_beside(const struct tree_world *world, const struct tree_plan *plan, int context,
                          const struct rng_address *at, struct tree_round *round)
 {

@@ -75,7 +75,7 @@ enum { N_WORLDS = sizeof worlds / sizeof *worlds };
 static struct coins coins = {.seed = 2026};
 static int n_texts;
 
-/* What a text took, in true times. */
+/* Sums over a text, in true times. */
 struct tally {
     double us;
     double n_tokens, n_rounds, n_guesses;
@@ -97,7 +97,7 @@ static double step_us(const struct world *w, int rows)
     return STEP_US * (1 + w->row * (rows > w->free_rows ? rows - w->free_rows : 0));
 }
 
-/* What a choice for a single stream depends on. */
+/* Arguments that a choice for a single stream depends on. */
 struct ask {
     int k_max, n_missed, n_left;
 };

@@ -182,7 +182,8 @@ START_TEST(branches_are_worth_it_where_they_are_made)
 }
 END_TEST
 
-/* What depends on coins is no branch, since the draft's guesses depend on the same ones. */
+/* Guesses that depend on coins are no branch, because the draft's guesses depend on the same
+ * ones. */
 START_TEST(what_is_drawn_is_no_branch)
 {
     for (int is_fixed = 0; is_fixed < 2; is_fixed++) {

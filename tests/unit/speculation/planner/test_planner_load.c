@@ -128,7 +128,7 @@ static int room(const struct text *text)
     return text->n_left - 1 < K_MOST ? text->n_left - 1 : K_MOST;
 }
 
-/* Whether the lane may guess: the draft reads a long prompt only if that pays. */
+/* True if the lane may guess: the draft reads a long prompt only if that pays. */
 static bool read_prompt(struct sim *sim, struct text *text)
 {
     if (text->n_missed <= PLANNER_LEARN_MISSED) return true;
@@ -199,7 +199,7 @@ static double draft(const struct sim *sim, struct planner_round *round)
     return all_us;
 }
 
-/* What a text commits; it begins anew when it has ended. */
+/* Commits the tokens of a text's round; the text begins anew when it has ended. */
 static void commit(struct sim *sim, struct text *text)
 {
     double survival = 1;
@@ -270,7 +270,7 @@ static double fixed_speed(const struct machine *machine, const double *alphas, i
 
 /* ---- tests ---- */
 
-/* Of one machine, one workload and one number of lanes. */
+/* Result of one machine, one workload and one number of lanes. */
 struct result {
     double plain, best, warm, fresh_of_best, fresh_of_plain, mean_k;
     int best_k;
@@ -325,7 +325,7 @@ START_TEST(planned_is_nearly_the_best_fixed_k_at_every_load)
 }
 END_TEST
 
-/* What a calibration at the start measures. */
+/* Teaches the planner the measurements of a calibration at the start. */
 static void calibrate(struct planner *p, const struct machine *machine)
 {
     for (int rows = 1; rows <= 512; rows = rows < 8 ? rows + 1 : rows * 5 / 4) {
@@ -357,7 +357,8 @@ START_TEST(a_calibrated_planner_loses_little_at_first)
 }
 END_TEST
 
-/* What the coordinator measures before it serves: powers of two, and no more than 64 rows. */
+/* Teaches the planner what the coordinator measures before it serves: powers of two, and no more
+ * than 64 rows. */
 static void calibrate_as_served(struct planner *p, const struct machine *machine)
 {
     *p = (struct planner){0};

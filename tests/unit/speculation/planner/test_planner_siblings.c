@@ -38,7 +38,7 @@ static const struct world worlds[] = {
 };
 enum { N_WORLDS = sizeof worlds / sizeof *worlds };
 
-/* What a finder knows: siblings of every second guess. */
+/* Guesses that a finder knows: siblings of every second guess. */
 enum { N_FOUND = 8 };
 static const struct planner_offer found = {
     .finder = 2, .evidence = 9, .k_max = N_FOUND, .siblings = {3, 0, 3, 0, 3, 0, 3, 0}};
@@ -214,7 +214,7 @@ START_TEST(drafters_are_learned_apart)
 }
 END_TEST
 
-/* Of two finders the one is chosen whose guesses and siblings together are worth more. */
+/* Among two finders the one is chosen whose guesses and siblings together are worth more. */
 START_TEST(a_finder_is_chosen_for_its_siblings_too)
 {
     for (int is_dear = 0; is_dear < 2; is_dear++) {

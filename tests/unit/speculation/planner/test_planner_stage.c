@@ -343,8 +343,8 @@ START_TEST(what_is_visible_is_learned_where_nothing_is_staged)
 }
 END_TEST
 
-/* What was learned of a text fades by the tokens that are committed, and of a reason by the rounds,
- * also where it is no finder's. */
+/* Learned counts of a text fade by the tokens that are committed, and those of a reason by the
+ * rounds, also where it is no finder's. */
 START_TEST(what_was_learned_fades)
 {
     static const int sources[] = {PLANNER_STAGED, PLANNER_APPENDED};

@@ -1,4 +1,4 @@
-#include "coordinator/round/halves.h"
+#include "coordinator/round/half_choice.h"
 
 #include <string.h>
 
@@ -22,7 +22,7 @@ static const double bad_ratio = 1.05;
 /* Times the mean: a longer step counts as so long. */
 static const double outlier_ratio = 2;
 
-void halves_forget(struct halves *h)
+void half_choice_forget(struct half_choice *h)
 {
     memset(h->paces, 0, sizeof h->paces);
     h->last_us = 0;
@@ -31,19 +31,19 @@ void halves_forget(struct halves *h)
 static int size_of(int n_lanes)
 {
     int size = 0;
-    while (n_lanes > 1 && size < HALVES_SIZES - 1) {
+    while (n_lanes > 1 && size < HALF_CHOICE_SIZES - 1) {
         n_lanes /= 2;
         size++;
     }
     return size;
 }
 
-static double token_us(const struct halves_pace *pace)
+static double token_us(const struct half_choice_pace *pace)
 {
     return pace->us / pace->n_tokens;
 }
 
-static void add_step(struct halves_pace *pace, double us, int n_tokens)
+static void add_step(struct half_choice_pace *pace, double us, int n_tokens)
 {
     double most = outlier_ratio * pace->us;
     int n = pace->n < MEMORY ? ++pace->n : MEMORY;
@@ -52,10 +52,10 @@ static void add_step(struct halves_pace *pace, double us, int n_tokens)
     pace->n_tokens += (n_tokens - pace->n_tokens) / n;
 }
 
-bool halves_choose(struct halves *h, int n_lanes, double predicted_ratio)
+bool half_choice_make(struct half_choice *h, int n_lanes, double predicted_ratio)
 {
-    const struct halves_pace *whole = &h->paces[size_of(n_lanes)][0], *halved = whole + 1;
-    if (h->mode != HALVES_AUTO) return h->mode == HALVES_ON;
+    const struct half_choice_pace *whole = &h->paces[size_of(n_lanes)][0], *halved = whole + 1;
+    if (h->mode != HALF_BATCHES_AUTO) return h->mode == HALF_BATCHES_ON;
     h->n_rounds++;
     if (!(predicted_ratio > 0 && predicted_ratio < promise_ratio)) return false;
     if (whole->n < TRIALS) return false;
@@ -65,8 +65,8 @@ bool halves_choose(struct halves *h, int n_lanes, double predicted_ratio)
     return h->n_rounds % PROBE_STEPS < BLOCK ? !is_better : is_better;
 }
 
-void halves_observe(struct halves *h, int n_lanes, bool is_halved, bool is_steady, int n_tokens,
-                    int64_t now_us)
+void half_choice_observe(struct half_choice *h, int n_lanes, bool is_halved, bool is_steady,
+                         int n_tokens, int64_t now_us)
 {
     int size = size_of(n_lanes);
     bool follows = is_steady && h->last_us > 0 && h->last_size == size &&

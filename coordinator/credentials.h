@@ -9,7 +9,7 @@
 #include "access/keys.h"
 #include "access/options.h"
 
-struct guard {
+struct credentials {
     struct door_options door;
     const char *keys_path;
     struct keys *keys; /* NULL = everybody may call */
@@ -20,21 +20,21 @@ struct guard {
     struct group_key group_key; /* shown to the workers */
 };
 
-/* For the parts of the coordinator's options, whose fields are a struct guard. door_rows and
+/* For the parts of the coordinator's options, whose fields are a struct credentials. door_rows and
  * door_finish are for its door. Errors of finish: ERR_ARGUMENT options that do not fit together. */
-extern const struct option_row guard_rows[];
-int guard_finish(void *fields, struct error *err);
+extern const struct option_row credentials_rows[];
+int credentials_finish(void *fields, struct error *err);
 
 /* Opens what the options name, which exists as long as the program. Errors: those of
  * certificates_open, keys_open and group_key_open. */
-int guard_read(struct guard *guard, struct error *err);
+int credentials_read(struct credentials *credentials, struct error *err);
 
 /* Refuses a door that other machines can reach and nothing guards, such as "--listen",
  * "0.0.0.0:7070". Errors: ERR_ARGUMENT. */
-int guard_check(const struct guard *guard, const char *option, const char *address,
-                struct error *err);
+int credentials_check(const struct credentials *credentials, const char *option,
+                      const char *address, struct error *err);
 
 /* True if there are files that SIGHUP reads again. */
-bool guard_has_files(const struct guard *guard);
-void guard_reload(struct guard *guard);
-void guard_close(struct guard *guard);
+bool credentials_has_files(const struct credentials *credentials);
+void credentials_reload(struct credentials *credentials);
+void credentials_close(struct credentials *credentials);

@@ -1,5 +1,5 @@
 /* ctest: labels=quick,threads libs=rpc timeout=60 */
-/* A server that asks its guard about every call: what the guard sees, what a refusal looks like,
+/* A server that asks its authenticator about every call: what that sees, what a refusal looks like,
  * and how long a caller is held. */
 #include "rpc/health_wire.h"
 #include "tests/support/rpc_fixture.h"
@@ -27,10 +27,10 @@ static void release(void *caller)
     atomic_fetch_add(&n_released, 1);
 }
 
-/* Answers only to a caller that the guard has named. */
+/* Answers only to a caller that the authenticator has named. */
 static void open_guarded(void)
 {
-    server_guard = (struct rpc_guard){.admit = admit, .release = release};
+    server_authenticator = (struct rpc_authenticator){.admit = admit, .release = release};
     CHECK_OK(open_server("127.0.0.1:0"));
     address = rpc_server_address(server);
 }
@@ -55,7 +55,7 @@ START_TEST(key_of_a_client_comes_with_every_call)
 }
 END_TEST
 
-START_TEST(call_that_the_guard_refuses_reaches_no_handler)
+START_TEST(refused_call_reaches_no_handler)
 {
     struct buffer reply = {0};
     open_guarded();
@@ -120,13 +120,13 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("rpc_guard");
-    TCase *guard = tcase_create("guard");
-    tcase_add_test(guard, key_of_a_client_comes_with_every_call);
-    tcase_add_test(guard, call_that_the_guard_refuses_reaches_no_handler);
-    tcase_add_test(guard, method_that_is_not_there_is_denied_to_strangers_too);
-    tcase_add_test(guard, a_public_service_needs_no_key);
-    tcase_add_test(guard, stream_holds_its_caller_until_it_is_over);
-    suite_add_tcase(suite, guard);
+    Suite *suite = suite_create("rpc_authenticator");
+    TCase *calls = tcase_create("calls");
+    tcase_add_test(calls, key_of_a_client_comes_with_every_call);
+    tcase_add_test(calls, refused_call_reaches_no_handler);
+    tcase_add_test(calls, method_that_is_not_there_is_denied_to_strangers_too);
+    tcase_add_test(calls, a_public_service_needs_no_key);
+    tcase_add_test(calls, stream_holds_its_caller_until_it_is_over);
+    suite_add_tcase(suite, calls);
     return check_main(suite);
 }
