@@ -30,8 +30,8 @@ static void mean_add(struct mean *mean, double value)
     mean->value += (value - mean->value) / mean->n;
 }
 
-/* What the guesses ahead assume: the sequence, and its text up to the token behind the guesses that
- * were being verified. */
+/* Assumptions of the guesses ahead: the sequence, and its text up to the token after the guesses
+ * that were being verified. */
 struct assumption {
     uint64_t sequence;             /* its id; 0 = nothing is assumed */
     uint32_t draft_losses;         /* that it had suffered: what was read since then is there */
@@ -197,7 +197,7 @@ static bool is_too_late(const struct ahead *a, int64_t now_us)
     return (double)(now_us - a->start_us) + a->token_us.value > wait_us;
 }
 
-/* Predicts the token behind the guesses first, then makes one guess at each call. */
+/* Predicts the token after the guesses first, then makes one guess at each call. */
 static int work_once(struct ahead *a, struct error *err)
 {
     struct arena *arena = &a->arenas[a->arena];

@@ -47,7 +47,7 @@ void ahead_begin(struct ahead *ahead, struct sequence *seq, const struct guess_t
  * here stops, and fails again in its own round. */
 bool ahead_work(struct ahead *ahead);
 
-/* What a round took. */
+/* Times of a round. */
 struct ahead_times {
     bool is_plain;     /* neither model read more than the round's own tokens, and nothing failed */
     int64_t draft_us;  /* its own drafting, before the step */

@@ -16,7 +16,7 @@ void appended_begin(struct appended *a, enum append_mode mode, const struct draf
     a->finder = drafters_continuation(drafters);
 }
 
-/* What is found behind a lane's guesses; returns how many tokens. */
+/* Looks for tokens after a lane's guesses; returns how many there are. */
 static int look(const struct appended *a, struct append_lane *append, int32_t *tokens)
 {
     const struct guess_tree *draft = append->lane->draft;

@@ -136,13 +136,13 @@ struct drafter {
     int limit;     /* positions that it can see: no guess is at or after it; INT_MAX: all */
     /* Its KV blocks; NULL: it has none. */
     const struct block_pool *pool;
-    /* What its backend computes with, and why; NULL: it has no backend. */
+    /* Kernels that its backend computes with, and why; NULL: it has no backend. */
     const char *kernels, *kernels_reason;
     /* Lent by the owner; NULL: each guess takes a pass of its own. */
     struct draft_stage *stage;
 };
 
-/* What some draft models can do besides. NULL: this one cannot. */
+/* Operations that only some draft models have. NULL: this one cannot. */
 struct model_draft_extra_ops {
     /* The token that the target is most likely to add after seq->tokens[0..position): the draft's
      * best, under a coupled rule with the shared noise. It spends no coin. Errors: as propose.
@@ -221,7 +221,7 @@ void drafter_propose(struct drafter *drafter, struct draft_lane *lanes, int n, s
 /* The number of its row, from 0 on, by which metrics count what it guesses. */
 int drafter_number(const struct drafter *drafter);
 
-/* Of both kinds; close accepts NULL. */
+/* For drafters of both kinds; close accepts NULL. */
 void drafter_close(struct drafter *drafter);
 void drafter_set_vocabulary(struct drafter *drafter, int n_vocab);
 void drafter_forget(struct drafter *drafter, int slot);
@@ -243,6 +243,6 @@ int drafter_read(struct drafter *drafter, const struct draft_reading *readings, 
                  struct error *err);
 void drafter_commit(struct drafter *drafter, struct sequence *seq);
 
-/* What struct drafter says of it. */
+/* Values of struct drafter. */
 int drafter_limit(const struct drafter *drafter);
 struct draft_kv drafter_kv(const struct drafter *drafter);

@@ -9,7 +9,7 @@
 #include "coordinator/draft/options.h"
 #include "coordinator/sequence/sequence.h"
 
-/* Of the rows one or more are draft models, and one or more have no name in --lookup. */
+/* One row or more of the table are draft models, and one or more have no name in --lookup. */
 _Static_assert((int)N_DRAFTERS - 1 <= (int)PLANNER_FINDERS, "the planner tells them apart");
 _Static_assert((int)N_DRAFTERS - 2 <= (int)NAME_LIST_NAMES_MAX, "all of them can be named");
 

@@ -32,19 +32,19 @@ int drafters_open(struct drafters *drafters, struct drafter *model,
 /* Closes the finders. */
 void drafters_close(struct drafters *drafters);
 
-/* Whether anything can guess for a request that predicts nothing, and whether anything is looked up
- * for it. */
+/* True if anything can guess for a request that predicts nothing, and if anything is looked up for
+ * it. */
 bool drafters_any(const struct drafters *drafters);
 bool drafters_look_up(const struct drafters *drafters);
 
 /* Why a sequence whose K is its own has no guesses if there is no such drafter. */
 #define DRAFTERS_OWN_K_NEEDS "a K of its own needs a draft model or --lookup " LOOKUP_DEFAULT
 
-/* Who guesses for sequences whose K is their own: the model, otherwise a finder that depends on
- * nothing but their text; NULL. */
+/* The drafter of sequences whose K is their own: the model, otherwise a finder that depends on
+ * nothing but their text; NULL: none. */
 struct drafter *drafters_first(const struct drafters *drafters);
 
-/* Whether the sequence's request brings something that a finder looks in, and that may be looked in
+/* True if the sequence's request brings something that a finder looks in, and that may be looked in
  * for it. */
 bool drafters_is_brought(const struct drafters *drafters, const struct sequence *seq);
 
@@ -53,7 +53,7 @@ bool drafters_is_brought(const struct drafters *drafters, const struct sequence 
 struct drafter *drafters_brought(const struct drafters *drafters, const struct sequence *seq,
                                  struct planner_offer *offer);
 
-/* Whether what the finder looks in may be used for the sequence. */
+/* True if the text that the finder looks in may be used for the sequence. */
 bool drafters_may_look(const struct drafter *finder, const struct sequence *seq);
 
 void drafters_set_vocabulary(struct drafters *drafters, int n_vocab);
@@ -64,7 +64,7 @@ void drafters_commit(struct drafters *drafters, struct sequence *seq);
 /* The sequence's text is complete: finders that learn from texts do. */
 void drafters_observe_text(struct drafters *drafters, const struct sequence *seq);
 
-/* Whether a finder learns from rows, and the rows of a round, as in struct lookup_ops. */
+/* True if a finder learns from rows; then the rows of a round, as in struct lookup_ops. */
 bool drafters_observes(const struct drafters *drafters);
 void drafters_observe_rows(struct drafters *drafters, const struct sequence *seq,
                            const struct draft_rows *rows);

@@ -1,4 +1,4 @@
-/* What finders have in common. */
+/* Functions that finders share. */
 #include <string.h>
 
 #include "coordinator/draft/finder.h"

@@ -11,26 +11,26 @@ struct draft_lane;
 struct arena;
 struct sequence;
 
-/* What was found for a place of a text: a guess, and behind it its siblings. */
+/* Tokens found for a place of a text: a guess, then its siblings. */
 struct finder_guess {
     int n;
     int32_t tokens[1 + SIBLINGS_MAX]; /* [n] distinct */
-    /* What they were drawn from without replacement, in the arena of the call; n = 0: they were not
-     * drawn, and each has a one-hot q. */
+    /* The distribution that they were drawn from without replacement, in the arena of the call; n =
+     * 0: they were not drawn, and each has a one-hot q. */
     struct sparse_dist q;
 };
 
 /* The lane's guesses begin, without an error. */
 void finder_begin(struct draft_lane *lane);
 
-/* Adds a guess, n >= 1, with as many siblings as the lane may have. Nothing is added behind one
- * that ends the text. False: no more can be added. */
+/* Adds a guess, n >= 1, with as many siblings as the lane may have. Nothing is added after one that
+ * ends the text. False: no more can be added. */
 bool finder_add(struct draft_lane *lane, const struct finder_guess *guess, struct arena *arena);
 
 /* Both: the lane's guesses are guesses[n], up to one that ends the text. */
 void finder_take(struct draft_lane *lane, const struct finder_guess *guesses, int n,
                  struct arena *arena);
 
-/* Guesses with one-hot q's behind those that the lane has already, of a model, unless they end the
- * text. */
+/* Adds guesses with one-hot q's after those that the lane has already, of a model, unless they end
+ * the text. */
 void finder_append(struct draft_lane *lane, const int32_t *tokens, int n, struct arena *arena);

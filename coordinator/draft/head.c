@@ -1,4 +1,4 @@
-/* The choice behind --draft-head. */
+/* Chooses the tokens of --draft-head. */
 #include "coordinator/draft/head.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Which tokens the draft's head computes: the choice behind --draft-head. */
+/* Chooses the tokens that the draft's head computes, as --draft-head says. */
 #pragma once
 
 #include "model/checkpoint/config.h"

@@ -6,20 +6,20 @@
 #include "coordinator/draft/drafter.h"
 #include "speculation/rows/target_row.h"
 
-/* What the target has said in a round: row i is p behind the text that leads to before[i], which
- * follows before[parents[i]]. Row 0 is that of the last committed token before the round, and its
- * parent is -1. Rows that nothing is known of are empty. */
+/* Rows of the target in a round: row i is p after the text that leads to before[i], which follows
+ * before[parents[i]]. Row 0 is that of the last committed token before the round, and its parent is
+ * -1. Rows that nothing is known of are empty. */
 struct draft_rows {
     const struct target_row *rows; /* [n] */
     const int32_t *before, *parents;
     int n;
 };
 
-/* What some finders can do besides. NULL: this one cannot. */
+/* Operations that only some finders have. NULL: this one cannot. */
 struct lookup_extra_ops {
     /* ---- for each text ---- */
 
-    /* Whether the sequence's request brings something to look in. Finders of what requests bring
+    /* True if the sequence's request brings something to look in. Finders of what requests bring
      * have it. */
     bool (*is_brought)(const struct sequence *seq);
 
@@ -28,9 +28,9 @@ struct lookup_extra_ops {
 
     /* ---- in each round ---- */
 
-    /* What it would guess after seq->tokens[0 .. n_tokens), where those that are not committed
-     * are guesses: writes up to n tokens, sets *evidence as in struct planner_offer and returns
-     * how many. */
+    /* The guesses that it would make after seq->tokens[0 .. n_tokens), where those that are not
+     * committed are guesses: writes up to n tokens, sets *evidence as in struct planner_offer and
+     * returns how many. */
     int (*continue_from)(const struct drafter *finder, const struct sequence *seq, int n_tokens,
                          int32_t *tokens, int n, int *evidence);
 
@@ -69,10 +69,10 @@ struct lookup_ops {
 
     /* ---- in each round ---- */
 
-    /* What it can guess for the sequence now, if it has read all of it: sets evidence, k_max, as
-     * if there were no limit but DRAFT_MAX, and siblings, if it knows any, of *offer, which is zero
-     * but for `finder`. False: nothing. propose then guesses that; of siblings there may be more
-     * or fewer after guesses that were drawn. */
+    /* Offers what it can guess for the sequence now, if it has read all of it: sets evidence,
+     * k_max, as if there were no limit but DRAFT_MAX, and siblings, if it knows any, of *offer,
+     * which is zero but for `finder`. False: nothing. propose then guesses that; of siblings there
+     * may be more or fewer after guesses that were drawn. */
     bool (*offer)(const struct drafter *finder, const struct sequence *seq,
                   struct planner_offer *offer);
 

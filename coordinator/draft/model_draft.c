@@ -16,7 +16,7 @@
 
 enum { THREAD_BYTES = 64 << 20 /* of weights, for each compute thread */ };
 
-/* What was noticed about the model; further drafts of the same weights need not repeat it. */
+/* Logs what was noticed about the model; further drafts of the same weights need not repeat it. */
 static void show_remarks(const struct model_draft *d)
 {
     for (int i = 0; !d->options.like && i < CHECKPOINT_REMARKS; i++) {
@@ -203,8 +203,8 @@ static void model_draft_commit(struct drafter *drafter, struct sequence *seq)
 
 /* ---- reading ---- */
 
-/* What a feeding puts into a step: all of it, or a part if more than `left` tokens are wanted.
- * Returns its tokens; 0: none. *is_whole: it is all. */
+/* Places a feeding into a step: all of it, or a part if more than `left` tokens are wanted. Returns
+ * its tokens; 0: none. *is_whole: it is all. */
 static int place_feeding(const struct model_draft *d, const struct feeding *f, int left,
                          struct forward_lane *lane, bool *is_whole)
 {

@@ -1,5 +1,5 @@
-/* What the draft model's files share: its state, and reading. coordinator/draft/model_draft*.c
- * alone. */
+/* Declarations that the draft model's files share: its state, and reading.
+ * coordinator/draft/model_draft*.c alone. */
 #pragma once
 
 #include "coordinator/draft/drafter.h"
@@ -42,7 +42,7 @@ _Static_assert(FOLLOW_BEST >= 1 + SIBLINGS_MAX, "all children of a guess are amo
 
 struct draft_grower; /* coordinator/draft/model_draft_grow.h */
 
-/* What a pass reads of one sequence: its tokens up to `end`. */
+/* Part of a pass that reads one sequence: its tokens up to `end`. */
 struct feeding {
     struct sequence *seq;
     int end;
@@ -55,7 +55,7 @@ struct feeding {
     struct draft_grower *follows; /* of a lane whose guesses follow q; NULL: they do not */
 };
 
-/* What guesses are chosen from: a row of logits. */
+/* Candidates of guesses: a row of logits. */
 struct guess_row {
     struct select_item *best; /* [n_best] its best with their logits */
     int n_best;
@@ -110,8 +110,8 @@ int model_draft_choose(struct model_draft *d, const struct sequence *seq, int ro
 /* How many of the row's best are wanted for a guess with so many siblings. */
 int model_draft_row_size(const struct model_draft *d, const struct sequence *seq, int n_siblings);
 
-/* The same in two steps. The first keeps the n_best largest logits of the row in d->best, until the
- * next row is read. */
+/* As model_draft_choose, in two steps. The first keeps the n_best largest logits of the row in
+ * d->best, until the next row is read. */
 int model_draft_read_row(struct model_draft *d, const struct sequence *seq, int row, int position,
                          int n_best, struct arena *arena, struct guess_row *read,
                          struct error *err);

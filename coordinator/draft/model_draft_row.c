@@ -33,8 +33,8 @@ static void pick_coupled(struct model_draft *d, const struct sequence *seq,
     q->p[0] = 1.0f;
 }
 
-/* What the draft gives its best tokens at temperature 1, among row->best. At temperature 0 q is
- * one-hot and does not say. Writes up to n chances; returns how many. */
+/* Chances that the draft gives its best tokens at temperature 1, among row->best. At temperature 0
+ * q is one-hot and does not say. Writes up to n chances; returns how many. */
 static int greedy_chances(const struct guess_row *row, float *chances, int n)
 {
     double sum = 0;

@@ -1,4 +1,5 @@
-/* What a drafter is opened with. Only the files that make these options or read them include it. */
+/* Options that a drafter is opened with. Only the files that make these options or read them
+ * include it. */
 #pragma once
 
 #include <stdbool.h>

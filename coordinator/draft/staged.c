@@ -1,8 +1,8 @@
-/* What the draft model is expected to guess: what the text has said before, found behind the
- * committed tokens and the guesses so far. Where the draft copies or repeats, it agrees with that
- * for many guesses in a row, and one pass makes them all. The first pass of each round is compared
- * with what was expected of it, also where nothing was read ahead, so how often the draft agrees is
- * known before it costs anything. */
+/* Finds the tokens that the draft model is expected to guess: those that the text has had before
+ * after the committed tokens and the guesses so far. Where the draft copies or repeats, it agrees
+ * with that for many guesses in a row, and one pass makes them all. The first pass of each round is
+ * compared with what was expected of it, also where nothing was read ahead, so how often the draft
+ * agrees is known before it costs anything. */
 #include "coordinator/draft/staged.h"
 
 #include <string.h>
@@ -16,9 +16,10 @@ static struct staged *staged_of(struct draft_stage *stage)
     return (struct staged *)stage;
 }
 
-/* Behind the last guess that is wanted nothing is read. To look takes a microsecond or more, which
+/* After the last guess that is wanted nothing is read. To look takes a microsecond or more, which
  * is a share of a small draft's pass. So in a round in which the draft has guessed something else
- * nobody looks again if it seldom agrees, nor where nothing was read ahead and that seldom pays. */
+ * nothing is looked up again if it seldom agrees, nor where nothing was read ahead and that seldom
+ * pays. */
 static bool is_worth_a_look(const struct staged *s, const struct draft_lane *lane)
 {
     const struct draft_expected *expected = &lane->expected;

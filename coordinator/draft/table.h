@@ -53,7 +53,7 @@ enum { N_DRAFTERS = DRAFTERS(DRAFTERS_COUNT, DRAFTERS_COUNT, DRAFTERS_COUNT, DRA
 #define LOOKUP_DEFAULT \
     DRAFTERS(DRAFTERS_NO_ROW, DRAFTERS_ROW_NAME, DRAFTERS_NO_ROW, DRAFTERS_NO_ROW)
 
-/* What --lookup may name, for its help: ": session (what ...), store (texts ...), ...". */
+/* Names that --lookup may have, for its help: ": session (what ...), store (texts ...), ...". */
 #define DRAFTERS_FIRST_HELP(id, name, ops, argument, help, ...) ": " name argument " (" help ")"
 #define DRAFTERS_NEXT_HELP(id, name, ops, argument, help, ...)  ", " name argument " (" help ")"
 #define LOOKUP_HELP \

@@ -21,7 +21,7 @@ int32_t multi_draft_draw(const struct sparse_dist *q, const int32_t *gone, int n
     return chosen;
 }
 
-/* Whether a token ranks before another: score, then lowest id. */
+/* True if a token ranks before another: by score, then by the lowest id. */
 static bool ranks_before(double score, int32_t id, double other_score, int32_t other_id)
 {
     return score > other_score || (score == other_score && id < other_id);
@@ -58,7 +58,7 @@ int multi_draft_ids_most(const struct guess_tree *tree, int node)
     return n;
 }
 
-/* Merges more[n_more] into ids[n] from behind, in place; both ascend. Returns the new number. */
+/* Merges more[n_more] into ids[n], from the end, in place; both ascend. Returns the new number. */
 static int merge_ids(int32_t *ids, int n, const int32_t *more, int n_more)
 {
     int to = n + n_more, n_all = to;

@@ -72,7 +72,7 @@ struct tree_result tree_path(const struct guess_tree *tree, int node)
     return result;
 }
 
-/* Whether the node before `node` is its parent or below its parent. */
+/* True if the node before `node` is its parent or below its parent. */
 static bool is_preorder(const struct guess_tree *tree, int node)
 {
     int parent = tree->parents[node];

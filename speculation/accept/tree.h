@@ -43,7 +43,7 @@ double tree_q_left(const struct guess_tree *tree, int node);
 struct rng_address tree_coins_behind(const struct guess_tree *tree, int node,
                                      const struct rng_address *at);
 
-/* Whether tokens[n] have this one. */
+/* True if tokens[n] have this one. */
 bool tree_has_token(const int32_t *tokens, int n, int32_t token);
 
 /* The result that ends at `node`; next is left to the caller. */

@@ -1,5 +1,5 @@
-/* What the tests of guesses behind siblings share: drafts with a growth of a small model, and that
- * each guess of theirs is the one of a draft which was given its path as its text. */
+/* Support for tests of guesses after siblings: drafts with a growth of a small model, and a check
+ * that each of their guesses is the one of a draft which was given its path as its text. */
 #pragma once
 
 #include <string.h>
@@ -190,15 +190,15 @@ static inline int dice(int n)
     return (int)((dice_state >> 8) % (uint32_t)n);
 }
 
-/* Up to three further guesses and siblings of theirs behind a parent, as long as there is room. */
-static inline void add_behind(struct growth *growth, int parent, int *room)
+/* Up to three further guesses and siblings of theirs after a parent, as long as there is room. */
+static inline void add_after(struct growth *growth, int parent, int *room)
 {
     for (int n = dice(4); n > 0 && *room > 0; n--, --*room) {
         growth->parents[growth->n++] = (int8_t)parent;
     }
 }
 
-/* Any growth behind siblings of a chain of k guesses that a lane has room for. */
+/* Any growth after siblings of a chain of k guesses that a lane has room for. */
 static inline struct growth any_growth(int k)
 {
     struct growth growth = {0};
@@ -208,10 +208,10 @@ static inline struct growth any_growth(int k)
         for (int s = 0; place <= k && s < SIBLINGS_MAX && room > 1; s++) {
             if (dice(3) > 0) continue;
             room--; /* the sibling */
-            add_behind(&growth, growth_behind(place - 1, s), &room);
+            add_after(&growth, growth_behind(place - 1, s), &room);
         }
         for (int i = first; i < end && room > 0; i++) {
-            add_behind(&growth, i, &room);
+            add_after(&growth, i, &room);
         }
         first = end;
     }

@@ -1,5 +1,5 @@
 /* Trees of a chain with siblings and what grows after these that have so many
- * guesses for each place, by chance behind whichever guesses of the place before. */
+ * guesses for each place, by chance after any guesses of the place before. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 
 #include "tests/support/growth.h"
 
-/* A chain of k guesses, siblings of them, and what grows behind these. */
+/* A chain of k guesses, siblings of them, and what grows after these. */
 struct growth_shape {
     int k;
     uint8_t siblings[DRAFT_MAX];
@@ -36,8 +36,9 @@ static inline void growth_shape_count(int k, const uint8_t *siblings, const stru
     }
 }
 
-/* What may get guesses for `place`: the chain's guess before it has siblings there, which is -1
- * here, and others have any. Each parent is named as many times as it may have guesses. */
+/* Lists the parents that may get guesses for `place`: the chain's guess before it has siblings
+ * there, which is -1 here, and others have any. Each parent is named as many times as it may have
+ * guesses. */
 static inline int growth_shape_parents(const struct growth_shape *shape, int place, int *parents)
 {
     int n = 0;
@@ -57,7 +58,7 @@ static inline int growth_shape_parents(const struct growth_shape *shape, int pla
     return n;
 }
 
-/* Adds the guesses of one place, those of a parent one behind the other. */
+/* Adds the guesses of one place, those of a parent one after the other. */
 static inline void growth_shape_add(struct growth_shape *shape, int place, const int *counts_of)
 {
     shape->siblings[place] = (uint8_t)counts_of[GROWN_MAX];
@@ -74,8 +75,8 @@ static inline void growth_shape_add(struct growth_shape *shape, int place, const
     }
 }
 
-/* A tree with up to so many guesses beside the chain for each place, by chance behind whichever
- * guesses; all of them unless `is_less`. */
+/* A tree with up to so many guesses beside the chain for each place, by chance after any guesses;
+ * all of them unless `is_less`. */
 static inline void growth_shape_any(const int *counts, bool is_less, int (*roll)(void *, int),
                                     void *context, struct growth_shape *shape)
 {

@@ -78,7 +78,7 @@ def arithmetic_of(cluster):
 
 
 class PlainTexts:
-    """What the file holds. `of` gives the texts of a kind, `ends` stories that end: dicts of
+    """The contents of the file. `of` gives the texts of a kind, `ends` stories that end: dicts of
     seed, prompt, rest (up to the end of sequence) and going_on (30 tokens that ignore it)."""
 
     def __init__(self):

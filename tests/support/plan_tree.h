@@ -1,5 +1,5 @@
 /* The tree that a lane's plan has room for, as if a draft had made all of its guesses, and the path
- * of it that stays: how a world without models plays siblings and guesses behind them. The tokens
+ * of it that stays: how a world without models plays siblings and guesses after them. The tokens
  * are numbers that all differ. */
 #pragma once
 
@@ -74,7 +74,7 @@ static inline void plan_tree_accept(struct plan_tree *t, int percent, int (*dice
     t->path = guess_tree_path(&t->tree, t->result.path, t->result.n_accepted);
 }
 
-/* Guesses behind a sibling that stay. */
+/* Guesses after a sibling that are accepted. */
 static inline int plan_tree_n_grown(const struct plan_tree *t)
 {
     int n = t->result.n_accepted - t->path.n_chain;
@@ -91,8 +91,8 @@ static inline void plan_tree_teach_following(const struct plan_tree *t, struct p
     }
 }
 
-/* Tells the planner what became of siblings and of what is behind the one that stayed. offer: as in
- * planner_observe_siblings. lane: as it was planned. */
+/* Tells the planner what became of siblings and of what follows the one that was accepted. offer:
+ * as in planner_observe_siblings. lane: as it was planned. */
 static inline void plan_tree_teach(const struct plan_tree *t, struct planner *planner,
                                    struct planner_sequence *seq, const struct planner_offer *offer,
                                    const struct lane_plan *lane)

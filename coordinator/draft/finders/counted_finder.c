@@ -1,7 +1,7 @@
 /* Guesses from other texts, by how often they went on in which way: a store of the texts that this
  * coordinator has finished (SuffixDecoding, Oliaro et al. 2024, arXiv 2411.04975) and a file of
  * texts (REST, He et al. 2024, arXiv 2311.08252). Guesses are made among the tokens that came most
- * often behind the longest match, each further one behind those that were guessed before it
+ * often after the longest match, each further one after those that were guessed before it
  * (coordinator/draft/finders/counted_guess.c).
  *
  * What a store knows depends on company, so these finders guess for planned texts alone. Texts of
@@ -24,7 +24,7 @@ enum {
     ADDED_MOST = 16384 /* tokens of a text */
 };
 
-/* What is known of the sequence in a slot. */
+/* State of the sequence in a slot. */
 struct slot {
     uint64_t tenant;            /* its number; 0 = not known yet */
     int n_looked;               /* tokens of its text when `offer` was made; 0 = it is to be made */
@@ -174,7 +174,7 @@ static bool place_begin(const struct counted_finder *f, const struct sequence *s
     return tenant && store_walk_begin(f->store, tenant, end, n, 1, &place->store);
 }
 
-/* Of the `most` most frequent tokens behind the place those that exist for the target. */
+/* Keeps those of the `most` most frequent tokens after the place that exist for the target. */
 static void place_next(const struct counted_finder *f, const struct place *place, int most,
                        struct store_next *next)
 {
@@ -198,7 +198,7 @@ static bool place_step(const struct counted_finder *f, struct place *place, int3
                         : store_walk_step(&place->store, token);
 }
 
-/* What can be guessed along the most frequent way, although the guesses of a text may be drawn: no
+/* Offers the guesses along the most frequent path, although the guesses of a text may be drawn: no
  * coin may have a say in the plan. So the evidence is how often the most frequent token came, for
  * all rules alike. It tells the planner more than the acceptance that could be expected from the
  * counts, which is 1 for a guess that is drawn from them; the planner learns how often guesses of
@@ -275,8 +275,8 @@ static int counted_preview(const struct drafter *drafter, const struct sequence 
     return i;
 }
 
-/* Of the further texts of a job only the answers are new. Of a long text its end is added, because
- * all streams wait meanwhile: about 0.4 us a token. */
+/* Adds a text to the store: only the answers of the further texts of a job, which are new, and only
+ * the end of a long text, because all streams wait meanwhile: about 0.4 us a token. */
 static void store_finder_observe_text(struct drafter *drafter, const struct sequence *seq)
 {
     struct counted_finder *f = counted_finder(drafter);

@@ -25,7 +25,7 @@ static void take_most_frequent(const struct store_next *next, int n_wanted,
     }
 }
 
-/* The logarithm of a count stands for a logit at temperature 1. */
+/* Picks by the logarithms of the counts, used as logits at temperature 1. */
 static void pick_coupled(const struct store_next *next, const struct rng_address *at, int n_wanted,
                          struct finder_guess *guess)
 {

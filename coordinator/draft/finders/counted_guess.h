@@ -5,14 +5,14 @@
 
 struct store_next; /* lookup/store.h */
 
-/* Whether a sequence's guesses are drawn from the counts. */
+/* True if a sequence's guesses are drawn from the counts. */
 bool counted_is_drawn(const struct sequence *seq);
 
 /* The lane's next guess. Every guess that is drawn must be sent. Errors: ERR_NO_MEMORY. */
 int counted_draw(const struct store_next *next, const struct draft_lane *lane, struct arena *arena,
                  struct finder_guess *guess, struct error *err);
 
-/* Guess `index` behind the committed tokens where guesses are not drawn, and n_wanted - 1 siblings;
+/* Guess `index` after the committed tokens, where guesses are not drawn, and n_wanted - 1 siblings;
  * no coin decides it. */
 void counted_pick(const struct store_next *next, const struct sequence *seq, int index,
                   int n_wanted, struct finder_guess *guess);

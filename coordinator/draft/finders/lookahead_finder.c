@@ -20,7 +20,7 @@ enum {
     GUESSES_MAX = 8 /* two n-grams: further guesses are hardly ever right */
 };
 
-/* What is known of the text in a slot. */
+/* State of the text in a slot. */
 struct text {
     struct ngrams *pool; /* NULL = it has none yet, or there was no memory for it */
     bool is_off;         /* there was none */
@@ -90,7 +90,7 @@ static int lookahead_read(struct drafter *drafter, const struct sequence *seq, i
     return 0;
 }
 
-/* The first k guesses behind the text, with what else the pool knows for their places; returns how
+/* The first k guesses after the text, with what else the pool knows for their places; returns how
  * many there are. *first: the list of the first one. */
 static int find_guesses(const struct drafter *drafter, const struct sequence *seq, int k,
                         struct finder_guess *guesses, const struct ngram_list **first)
@@ -159,7 +159,7 @@ static int lookahead_extra_rows(const struct drafter *drafter, const struct sequ
     return trajectory_tokens(&text->trajectory, f->n_vocab, tokens, most);
 }
 
-/* The row behind `token` after row `parent`; -1: there is none. */
+/* The row after `token`, which follows row `parent`; -1: there is none. */
 static int find_row(const struct draft_rows *rows, int parent, int32_t token)
 {
     for (int i = parent + 1; i < rows->n; i++) {
@@ -168,8 +168,8 @@ static int find_row(const struct draft_rows *rows, int parent, int32_t token)
     return -1;
 }
 
-/* What was said behind the first i tokens of the trajectory. Some of its rows may be those of other
- * guesses, which are as good. */
+/* Reads what was said after the first i tokens of the trajectory. Some of its rows may be those of
+ * other guesses, which are as good. */
 static void read_said(const struct lookahead_finder *f, const struct trajectory_level *level,
                       const struct draft_rows *rows, int32_t said[1 + TRAJECTORY_TOKENS])
 {

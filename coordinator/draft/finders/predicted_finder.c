@@ -1,11 +1,11 @@
-/* Guesses from the text that the request itself predicts as its answer, OpenAI's "prediction": from
- * the answer's first token on what stands there, and behind a difference what follows where the
- * two are alike again (lookup/predicted.h).
+/* Guesses from the text that the request itself predicts as its answer, OpenAI's "prediction": the
+ * prediction's tokens from the answer's first token on, and after a difference those that follow
+ * where the two are alike again (lookup/predicted.h).
  *
- * What is guessed depends on the request and on the committed tokens alone. A request may predict
- * what was made for it before, though, with the coins that would judge the guesses now, so that
- * counts as a text that was made here (LOOKUP_MADE_TEXTS): texts whose coins come from a seed of
- * their own are not guessed at. q is one-hot. */
+ * The guesses depend on the request and on the committed tokens alone. A request may predict what
+ * was made for it before, though, with the coins that would judge the guesses now, so that counts
+ * as a text that was made here (LOOKUP_MADE_TEXTS): texts whose coins come from a seed of their own
+ * are not guessed at. q is one-hot. */
 #include <stdlib.h>
 
 #include "coordinator/draft/finder.h"

@@ -1,6 +1,6 @@
-/* Guesses from what the target has said behind the same token (Token Recycling, Luo et al. 2024,
- * arXiv 2408.08696): every row of a step says what is likely behind a token, also the rows of
- * guesses that were rejected. The guesses follow the newest best token behind each token, the other
+/* Guesses from the target's best tokens after the same token (Token Recycling, Luo et al. 2024,
+ * arXiv 2408.08696): every row of a step says what is likely after a token, also the rows of
+ * guesses that were rejected. The guesses follow the newest best token after each token, the other
  * successors of a token are siblings, and every q is one-hot.
  *
  * The lists are those of all texts of an API key, so what they say depends on company, and this
@@ -23,7 +23,7 @@
 /* One for each token of a usual vocabulary, of 56 bytes each. */
 enum { LISTS = 1 << 17 };
 
-/* What is known of the sequence in a slot. */
+/* State of the sequence in a slot. */
 struct slot {
     uint64_t tenant; /* its number; 0 = not known yet */
     int n_looked;    /* tokens of its text when it was looked for; 0 = not since its place */

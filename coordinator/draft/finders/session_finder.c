@@ -1,11 +1,12 @@
-/* Guesses from the text itself: the longest end of it that stood in it before, and what came behind
- * that (SAM decoding, Hu et al. 2024, arXiv 2411.10666; prompt lookup without a length to choose).
- * Texts that copy or edit what stands in the prompt, and texts that loop, are guessed well.
+/* Guesses from the text itself: the longest end of it that occurred in it before, and the tokens
+ * that came after that (SAM decoding, Hu et al. 2024, arXiv 2411.10666; prompt lookup without a
+ * length to choose). Texts that copy or edit what is in the prompt, and texts that loop, are
+ * guessed well.
  *
  * The index is made of committed tokens alone, in their order, so what is found for a text depends
  * on that text and on nothing else: not on company, and not on whether the text lost its place and
  * was indexed again. q is one-hot, because the method has no distribution. Siblings are other
- * tokens that came behind the same end of the text, or behind a shorter one: where the guess was
+ * tokens that came after the same end of the text, or after a shorter one: where the guess was
  * wrong, the first of them was right in 7 of 100 places of this project's documents, and in 15 of
  * its sources. */
 #include <stdlib.h>
@@ -90,8 +91,8 @@ static int session_read(struct drafter *drafter, const struct sequence *seq, int
     return text->is_off ? 0 : seq->n_tokens - text->n_read;
 }
 
-/* Siblings of the guess, up to n: what else came behind the place, as far as it exists for the
- * target. */
+/* Siblings of the guess, up to n: the other tokens that came after the place, as far as they exist
+ * for the target. */
 static void add_siblings(const struct session_finder *f, const struct suffix *suffix,
                          const struct suffix_place *place, int n, struct finder_guess *guess)
 {
@@ -119,7 +120,7 @@ static int session_preview(const struct drafter *drafter, const struct sequence 
     return n_known;
 }
 
-/* The same with siblings. */
+/* As session_preview, with siblings. */
 static int find_guesses(const struct drafter *drafter, const struct sequence *seq, int k,
                         int siblings_max, struct finder_guess *guesses)
 {
@@ -153,7 +154,7 @@ static bool session_offer(const struct drafter *drafter, const struct sequence *
     return true;
 }
 
-/* What was committed is in the automaton, and what was not is followed through it. */
+/* Follows the tokens that are not committed through the automaton, which has the committed ones. */
 static int session_continue_from(const struct drafter *drafter, const struct sequence *seq,
                                  int n_tokens, int32_t *tokens, int n, int *evidence)
 {

@@ -1,5 +1,5 @@
-/* Who the texts of a finder belong to: the holders of API keys, numbered. Texts without a key have
- * one number together. Owned by the engine thread. */
+/* Numbers the owners of a finder's texts, which are the holders of API keys. Texts without a key
+ * have one number together. Owned by the engine thread. */
 #pragma once
 
 #include <stdbool.h>

@@ -165,7 +165,7 @@ static void fill_description(void)
 static void (*const fills[])(void) = {fill_tokens, fill_summary, fill_echo, fill_scores_alone,
                                       fill_description};
 
-START_TEST(a_copy_says_the_same_when_the_original_is_gone)
+START_TEST(copy_keeps_its_values_when_the_original_is_gone)
 {
     struct answer_message *copy;
     size_t n_bytes;
@@ -218,7 +218,7 @@ int main(void)
     Suite *suite = suite_create("answer_message");
     TCase *tcase = tcase_create("answer_message");
     tcase_add_checked_fixture(tcase, NULL, teardown);
-    tcase_add_loop_test(tcase, a_copy_says_the_same_when_the_original_is_gone, 0,
+    tcase_add_loop_test(tcase, copy_keeps_its_values_when_the_original_is_gone, 0,
                         sizeof fills / sizeof *fills);
     tcase_add_test(tcase, a_text_that_is_not_utf8_is_cleaned_in_the_copy);
     tcase_add_test(tcase, strings_that_are_missing_are_empty);

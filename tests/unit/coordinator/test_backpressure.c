@@ -36,7 +36,7 @@ START_TEST(a_client_that_reads_is_idle_only_since_then)
 }
 END_TEST
 
-START_TEST(it_is_slow_until_little_waits)
+START_TEST(slow_client_is_slow_until_little_waits)
 {
     look(BACKPRESSURE_BYTES + 1, 0, 1000);
     ck_assert_int_eq(look(BACKPRESSURE_BYTES, 1, 2000), 0);
@@ -55,7 +55,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, NULL);
     tcase_add_test(tcase, a_client_that_keeps_up_is_never_idle);
     tcase_add_test(tcase, a_client_that_reads_is_idle_only_since_then);
-    tcase_add_test(tcase, it_is_slow_until_little_waits);
+    tcase_add_test(tcase, slow_client_is_slow_until_little_waits);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

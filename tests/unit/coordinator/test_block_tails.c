@@ -109,7 +109,7 @@ START_TEST(a_longer_tail_makes_the_table_grow)
 }
 END_TEST
 
-START_TEST(all_tails_or_none)
+START_TEST(tails_that_do_not_all_fit_take_no_block)
 {
     CHECK_OK(tree_layout_init(&tree, parents, 8, &err));
     CHECK_OK(block_table_reach(&table, &pool, (N_BLOCKS - 2) * TOKENS, &err));
@@ -164,7 +164,7 @@ int main(void)
     tcase_add_test(tests, an_accepted_tail_enters_the_table);
     tcase_add_test(tests, path_0_leaves_the_table_as_it_is);
     tcase_add_test(tests, a_longer_tail_makes_the_table_grow);
-    tcase_add_test(tests, all_tails_or_none);
+    tcase_add_test(tests, tails_that_do_not_all_fit_take_no_block);
     tcase_add_test(tests, rounds_of_a_long_text);
     suite_add_tcase(suite, tests);
     return check_main(suite);

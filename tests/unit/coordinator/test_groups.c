@@ -77,7 +77,7 @@ static int choose(int from, int n_context, bool must_be_idle)
     return groups_choose(&groups, &wish);
 }
 
-START_TEST(nobody_serves_at_first)
+START_TEST(no_group_serves_at_first)
 {
     ck_assert(!is_serving);
     ck_assert_str_eq(why, "the target group has not been reached yet");
@@ -107,7 +107,7 @@ START_TEST(the_least_busy_group_gets_the_next_text)
 }
 END_TEST
 
-START_TEST(what_is_on_its_way_counts)
+START_TEST(texts_on_their_way_are_counted)
 {
     struct job jobs[CAPACITY] = {0};
     void *item;
@@ -152,7 +152,7 @@ START_TEST(a_late_group_comes_last)
 }
 END_TEST
 
-START_TEST(what_has_begun_goes_on_with_its_model)
+START_TEST(text_that_has_begun_goes_on_with_its_model)
 {
     struct target_description other = model(2);
     struct seat_wish wish = {.from = 0, .has_begun = true};
@@ -199,7 +199,7 @@ START_TEST(groups_of_other_conventions_wait)
 }
 END_TEST
 
-START_TEST(the_doors_are_told_when_the_last_one_goes)
+START_TEST(doors_are_told_when_the_last_group_goes)
 {
     hold(0);
     hold(1);
@@ -268,15 +268,15 @@ int main(void)
     Suite *suite = suite_create("groups");
     TCase *tcase = tcase_create("groups");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, nobody_serves_at_first);
+    tcase_add_test(tcase, no_group_serves_at_first);
     tcase_add_test(tcase, the_least_busy_group_gets_the_next_text);
-    tcase_add_test(tcase, what_is_on_its_way_counts);
+    tcase_add_test(tcase, texts_on_their_way_are_counted);
     tcase_add_test(tcase, an_idle_group_has_places_and_no_queue);
     tcase_add_test(tcase, a_late_group_comes_last);
-    tcase_add_test(tcase, what_has_begun_goes_on_with_its_model);
+    tcase_add_test(tcase, text_that_has_begun_goes_on_with_its_model);
     tcase_add_test(tcase, groups_of_one_model_serve_together);
     tcase_add_test(tcase, groups_of_other_conventions_wait);
-    tcase_add_test(tcase, the_doors_are_told_when_the_last_one_goes);
+    tcase_add_test(tcase, doors_are_told_when_the_last_group_goes);
     tcase_add_test(tcase, an_engine_that_knows_the_group_comes_first);
     tcase_add_test(tcase, steps_that_are_overdue_everywhere_are_told);
     suite_add_tcase(suite, tcase);

@@ -68,7 +68,7 @@ START_TEST(job_without_a_grant_waits_as_its_request_says)
 }
 END_TEST
 
-START_TEST(grant_has_the_last_word)
+START_TEST(grant_overrides_client_weight_and_class_of_the_request)
 {
     static const enum job_class wanted[] = {JOB_CLASS_LOW, JOB_CLASS_NORMAL, JOB_CLASS_HIGH};
     static const enum job_class given[N_KEY_PRIORITIES][3] = {
@@ -137,7 +137,7 @@ int main(void)
     TCase *grants = tcase_create("grants");
     tcase_add_checked_fixture(grants, setup, NULL);
     tcase_add_test(grants, job_without_a_grant_waits_as_its_request_says);
-    tcase_add_test(grants, grant_has_the_last_word);
+    tcase_add_test(grants, grant_overrides_client_weight_and_class_of_the_request);
     tcase_add_test(grants, jobs_of_a_holder_are_counted_until_they_are_freed);
     tcase_add_test(grants, a_job_that_has_ended_is_not_counted);
     suite_add_tcase(suite, grants);

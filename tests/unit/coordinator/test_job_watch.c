@@ -165,7 +165,7 @@ START_TEST(an_answer_that_ends_with_an_error_ends_its_watchers_so)
 }
 END_TEST
 
-START_TEST(closing_ends_who_waits)
+START_TEST(closing_ends_every_watcher)
 {
     struct rpc_stream *stream = start(0);
     append_token(0);
@@ -269,7 +269,7 @@ static struct told *watch_told(int i, int64_t delay_us)
 }
 
 /* A network thread begins to watch, and must not wait for what the thread does for others. */
-START_TEST(nobody_who_begins_waits_for_what_is_formatted)
+START_TEST(new_watcher_does_not_wait_for_messages_of_others)
 {
     append_token(0);
     struct told *slow = watch_told(0, 400000);
@@ -328,7 +328,7 @@ START_TEST(watchers_take_turns)
 }
 END_TEST
 
-START_TEST(who_hears_nothing_is_kept_awake)
+START_TEST(watcher_without_messages_is_called_every_200_ms)
 {
     struct told *t = watch_told(0, 0);
     clock_sleep_us(1000000);
@@ -339,7 +339,7 @@ START_TEST(who_hears_nothing_is_kept_awake)
 END_TEST
 
 /* The answer has ended in time, but its watcher is slow. */
-START_TEST(draining_tells_all_of_what_has_ended)
+START_TEST(slow_watcher_of_an_ended_job_gets_all_of_it_while_draining)
 {
     for (int i = 0; i < 20; i++) {
         append_token(i);
@@ -354,7 +354,7 @@ START_TEST(draining_tells_all_of_what_has_ended)
 }
 END_TEST
 
-START_TEST(draining_ends_who_waits_for_more)
+START_TEST(draining_ends_watchers_that_wait_for_more)
 {
     append_token(0);
     struct told *t = watch_told(0, 0);
@@ -374,13 +374,13 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, a_client_that_does_not_read_is_ended_and_comes_back);
     tcase_add_test(tcase, an_answer_that_ends_with_an_error_ends_its_watchers_so);
-    tcase_add_test(tcase, closing_ends_who_waits);
-    tcase_add_test(tcase, nobody_who_begins_waits_for_what_is_formatted);
+    tcase_add_test(tcase, closing_ends_every_watcher);
+    tcase_add_test(tcase, new_watcher_does_not_wait_for_messages_of_others);
     tcase_add_test(tcase, tokens_before_the_first_wanted_one_are_left_out_of_a_message);
     tcase_add_test(tcase, watchers_take_turns);
-    tcase_add_test(tcase, who_hears_nothing_is_kept_awake);
-    tcase_add_test(tcase, draining_tells_all_of_what_has_ended);
-    tcase_add_test(tcase, draining_ends_who_waits_for_more);
+    tcase_add_test(tcase, watcher_without_messages_is_called_every_200_ms);
+    tcase_add_test(tcase, slow_watcher_of_an_ended_job_gets_all_of_it_while_draining);
+    tcase_add_test(tcase, draining_ends_watchers_that_wait_for_more);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

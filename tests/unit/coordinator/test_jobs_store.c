@@ -172,7 +172,7 @@ START_TEST(no_new_job_while_none_is_served)
 }
 END_TEST
 
-START_TEST(those_that_ended_first_make_room)
+START_TEST(jobs_that_ended_first_make_room)
 {
     uint64_t numbers[KEPT];
     for (int i = 0; i < KEPT; i++) {
@@ -221,7 +221,7 @@ START_TEST(bytes_are_bounded_and_a_running_answer_is_kept)
 END_TEST
 
 /* An answer that can never fit costs no other job its own. */
-START_TEST(what_never_fits_drops_nobody)
+START_TEST(job_that_never_fits_drops_no_other)
 {
     static char block[BYTES_MAX + 1];
     memset(block, 'x', sizeof block - 1);
@@ -329,7 +329,7 @@ START_TEST(threads_submit_answer_and_watch)
 }
 END_TEST
 
-START_TEST(jobs_of_others_are_as_if_they_were_not_there)
+START_TEST(jobs_of_other_keys_are_not_found)
 {
     struct job_info infos[KEPT], alices, bobs;
     struct job_submission s = submission("k", 7);
@@ -364,13 +364,13 @@ int main(void)
     tcase_add_test(tcase, a_key_belongs_to_one_request);
     tcase_add_test(tcase, a_fault_of_the_service_frees_the_key);
     tcase_add_test(tcase, no_new_job_while_none_is_served);
-    tcase_add_test(tcase, those_that_ended_first_make_room);
+    tcase_add_test(tcase, jobs_that_ended_first_make_room);
     tcase_add_test(tcase, bytes_are_bounded_and_a_running_answer_is_kept);
-    tcase_add_test(tcase, what_never_fits_drops_nobody);
+    tcase_add_test(tcase, job_that_never_fits_drops_no_other);
     tcase_add_test(tcase, a_job_that_may_be_refused_is_not_listed);
     tcase_add_test(tcase, only_whole_ids_are_found);
     tcase_add_test(tcase, threads_submit_answer_and_watch);
-    tcase_add_test(tcase, jobs_of_others_are_as_if_they_were_not_there);
+    tcase_add_test(tcase, jobs_of_other_keys_are_not_found);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -75,7 +75,7 @@ END_TEST
 
 /* There is no tree without KV for its tails, no sibling of a guess that was not made, and no branch
  * where the draft has guessed nothing. */
-START_TEST(what_the_step_will_not_have_does_not_count)
+START_TEST(rows_that_the_step_will_not_have_are_not_counted)
 {
     begin();
     struct round_lane *without = add_lane(1, 3), *few = add_lane(1, 1), *none = add_lane(1, 0);
@@ -96,7 +96,7 @@ int main(void)
     TCase *tcase = tcase_create("load");
     tcase_add_test(tcase, chains_have_a_row_for_each_token);
     tcase_add_test(tcase, siblings_branches_and_windows_have_rows);
-    tcase_add_test(tcase, what_the_step_will_not_have_does_not_count);
+    tcase_add_test(tcase, rows_that_the_step_will_not_have_are_not_counted);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -29,10 +29,10 @@ struct case_ {
     int32_t said[MOST];
     struct counted guesses[SIGNALS_DRAFTERS], besides[SIGNALS_DRAFTERS];
     int n_found, n_found_kept;
-    int32_t grown[MOST]; /* behind siblings */
+    int32_t grown[MOST]; /* after siblings */
     int8_t parents[MOST];
     struct counted learned; /* of these: what the planner is told */
-    int n_planned;          /* of a tree that follows q: guesses planned behind sibling 0 */
+    int n_planned;          /* of a tree that follows q: guesses planned after sibling 0 */
     int n_siblings_learned; /* of such a tree: siblings whose test the planner is told of */
     bool is_fixed;          /* such a tree is that of the option, and not planned */
 };
@@ -82,7 +82,7 @@ static const struct case_ cases[] = {
      .besides = {[SIGNALS_SESSION] = {2, 0}},
      .n_found = 2,
      .n_found_kept = 1},
-    {.name = "guesses behind the draft's, some of which stay",
+    {.name = "guesses after the draft's, some of which stay",
      .chain = {20, 21, 22, 23},
      .n_appended = 2,
      .finder = -1,
@@ -90,7 +90,7 @@ static const struct case_ cases[] = {
      .guesses = {[SIGNALS_MODEL] = {2, 2}, [SIGNALS_SESSION] = {2, 1}},
      .n_found = 2,
      .n_found_kept = 1},
-    {.name = "guesses behind the draft's, which is wrong",
+    {.name = "guesses after the draft's, which is wrong",
      .chain = {20, 21, 22, 23},
      .n_appended = 2,
      .finder = -1,
@@ -111,7 +111,7 @@ static const struct case_ cases[] = {
      .said = {20, 21, 22, 9},
      .guesses = {[SIGNALS_MODEL] = {3, 3}},
      .besides = {[SIGNALS_STORE] = {2, 0}}},
-    {.name = "a branch goes on behind a sibling",
+    {.name = "a branch goes on after a sibling",
      .chain = {20, 21},
      .siblings = {30, 31},
      .branch = {30, 32, 33},
@@ -119,7 +119,7 @@ static const struct case_ cases[] = {
      .said = {30, 32, 9},
      .guesses = {[SIGNALS_MODEL] = {2, 0}},
      .besides = {[SIGNALS_MODEL] = {2, 1}, [SIGNALS_STORE] = {2, 1}}},
-    {.name = "a branch goes on behind the chain",
+    {.name = "a branch goes on after the chain",
      .chain = {20, 21},
      .branch = {20, 21, 22},
      .finder = -1,
@@ -148,23 +148,23 @@ static const struct case_ cases[] = {
      .chain = {20, 21},
      .siblings = {30, 31},
      .grown = {40, 41, 42},
-     .parents = {-1, -1, 0}, /* behind 30: 40 and 41; behind 40: 42 */
+     .parents = {-1, -1, 0}, /* after 30: 40 and 41; after 40: 42 */
      .finder = -1,
      .said = {30, 40, 42, 9},
      .guesses = {[SIGNALS_MODEL] = {2, 0}},
      .besides = {[SIGNALS_MODEL] = {5, 3}},
      .learned = {2, 2}},
-    {.name = "the sibling of a guess behind a sibling stays",
+    {.name = "the sibling of a guess after a sibling stays",
      .chain = {20, 21},
      .siblings = {30, 31},
      .grown = {40, 41, 42, 43},
-     .parents = {-1, -2, -2, 2}, /* behind 30: 40; behind 31: 41 and 42; behind 42: 43 */
+     .parents = {-1, -2, -2, 2}, /* after 30: 40; after 31: 41 and 42; after 42: 43 */
      .finder = -1,
      .said = {31, 42, 9},
      .guesses = {[SIGNALS_MODEL] = {2, 0}},
      .besides = {[SIGNALS_MODEL] = {6, 2}},
      .learned = {3, 1}},
-    {.name = "a sibling stays, and what is behind it does not",
+    {.name = "a sibling stays, and the guess after it does not",
      .chain = {20, 21},
      .siblings = {30},
      .grown = {40, 41},
@@ -183,11 +183,11 @@ static const struct case_ cases[] = {
      .said = {20, 21, 9},
      .guesses = {[SIGNALS_MODEL] = {2, 2}},
      .besides = {[SIGNALS_MODEL] = {2, 0}}},
-    {.name = "q has put guesses behind the sibling that stays",
+    {.name = "q has put guesses after the sibling that stays",
      .chain = {20, 21},
      .siblings = {30, 31},
      .grown = {40, 41, 42},
-     .parents = {-2, -2, 1}, /* behind 31: 40 and 41; behind 41: 42, for a place without a plan */
+     .parents = {-2, -2, 1}, /* after 31: 40 and 41; after 41: 42, for a place without a plan */
      .finder = -1,
      .said = {31, 41, 9},
      .guesses = {[SIGNALS_MODEL] = {2, 0}},
@@ -195,7 +195,7 @@ static const struct case_ cases[] = {
      .learned = {1, 1},
      .n_planned = 2,
      .n_siblings_learned = 2},
-    {.name = "q has put no guess behind the sibling that stays",
+    {.name = "q has put no guess after the sibling that stays",
      .chain = {20, 21},
      .siblings = {30, 31},
      .grown = {40, 41},
@@ -207,7 +207,7 @@ static const struct case_ cases[] = {
      .learned = {1, 0},
      .n_planned = 2,
      .n_siblings_learned = 2},
-    {.name = "q has put no guess behind any sibling",
+    {.name = "q has put no guess after any sibling",
      .chain = {20, 21},
      .siblings = {30, 31},
      .finder = -1,
@@ -447,7 +447,7 @@ static int last_kept(const struct case_ *c, const struct guess_tree *tree)
 }
 
 /* The text's blocks with those of the path that stays. Guesses are in depth-first order, so the
- * first path that has a guess comes behind one for each leaf before that. */
+ * first path that has a guess comes after one for each leaf before that. */
 static void expect_blocks(const struct case_ *c, const struct round_lane *lane)
 {
     const struct block_table *table = &b.seq->target_blocks;
@@ -520,7 +520,7 @@ static void check_count(const struct case_ *c, enum signal signal, int value, in
                   n, wanted);
 }
 
-START_TEST(guesses_are_counted_for_who_made_them)
+START_TEST(each_guess_is_counted_for_its_drafter)
 {
     const struct case_ *c = &cases[_i];
     int n_kept = 0, n_besides = 0, n_besides_kept = 0, n_said = length(c->said), n_learned = 0;
@@ -586,7 +586,7 @@ int main(void)
 {
     Suite *suite = suite_create("round_commit");
     TCase *tcase = tcase_create("tales");
-    tcase_add_loop_test(tcase, guesses_are_counted_for_who_made_them, 0,
+    tcase_add_loop_test(tcase, each_guess_is_counted_for_its_drafter, 0,
                         sizeof cases / sizeof *cases);
     tcase_add_test(tcase, a_job_that_ended_in_the_step_gets_nothing_more);
     suite_add_tcase(suite, tcase);

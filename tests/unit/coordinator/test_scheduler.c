@@ -194,7 +194,7 @@ START_TEST(the_youngest_gives_up_its_place_when_no_block_is_left)
 END_TEST
 
 /* Also when it is the oldest; and the younger one keeps its place then. */
-START_TEST(who_does_not_read_gives_up_its_place_first)
+START_TEST(sequence_of_a_slow_client_gives_up_its_place_first)
 {
     struct sequence *seqs[3];
     fill_pool(seqs);
@@ -219,7 +219,7 @@ static void teach_that_guesses_pay(struct planner *planner, struct planner_seque
     }
 }
 
-START_TEST(a_planned_lane_loses_its_guesses_before_anybody_its_place)
+START_TEST(planned_lane_loses_its_guesses_before_any_sequence_its_place)
 {
     static const struct world_options blocks = {64, 64, 6, 64, 4};
     world_open(&w, &blocks);
@@ -363,7 +363,7 @@ END_TEST
 
 /* ---- nobody ---- */
 
-START_TEST(without_readers_of_the_answers_nobody_is_planned)
+START_TEST(sequences_of_slow_clients_are_not_planned)
 {
     world_open(&w, &large);
     begin_decoding(3, STRATEGY_FIXED, 2);
@@ -391,13 +391,13 @@ int main(void)
     tcase_add_test(tcase, appended_guesses_have_what_others_leave_of_the_step);
     tcase_add_loop_test(tcase, company_never_changes_a_fixed_or_heuristic_k, 0, 3);
     tcase_add_test(tcase, the_youngest_gives_up_its_place_when_no_block_is_left);
-    tcase_add_test(tcase, who_does_not_read_gives_up_its_place_first);
-    tcase_add_test(tcase, a_planned_lane_loses_its_guesses_before_anybody_its_place);
+    tcase_add_test(tcase, sequence_of_a_slow_client_gives_up_its_place_first);
+    tcase_add_test(tcase, planned_lane_loses_its_guesses_before_any_sequence_its_place);
     tcase_add_test(tcase, an_evicted_text_goes_on_where_it_was);
     tcase_add_loop_test(tcase, each_token_is_scored_once_over_chunks_and_an_eviction, 0, 2);
     tcase_add_test(tcase, an_echoed_prompt_that_guesses_at_once_keeps_to_the_rows);
     tcase_add_test(tcase, a_scored_text_reads_all_of_it_though_others_know_its_beginning);
-    tcase_add_test(tcase, without_readers_of_the_answers_nobody_is_planned);
+    tcase_add_test(tcase, sequences_of_slow_clients_are_not_planned);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

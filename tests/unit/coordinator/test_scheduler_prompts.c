@@ -59,7 +59,7 @@ START_TEST(the_room_without_decoding_lanes_follows_them_too)
 END_TEST
 
 /* The network, and rows of whole vocabularies that are merged: 16 times that is no room. */
-START_TEST(what_is_left_of_a_round_makes_no_room_for_prompts)
+START_TEST(rest_of_a_round_makes_no_room_for_prompts)
 {
     world_open(&w, &large);
     struct sequence *prompt = add(900, 10, STRATEGY_FIXED, 0);
@@ -220,7 +220,7 @@ END_TEST
 
 /* ---- the draft ---- */
 
-START_TEST(behind_a_long_prompt_the_first_token_comes_plainly)
+START_TEST(first_token_after_a_long_prompt_is_decoded_plainly)
 {
     world_open(&w, &large);
     struct sequence *brief = add(FIRST_GUESS_TOKENS, 50, STRATEGY_FIXED, 4);
@@ -302,7 +302,7 @@ int main(void)
     tcase_add_test(tcase, long_prompts_take_at_most_the_room_beside_decoding_lanes);
     tcase_add_test(tcase, the_room_follows_the_measured_times);
     tcase_add_loop_test(tcase, the_room_without_decoding_lanes_follows_them_too, 0, 3);
-    tcase_add_test(tcase, what_is_left_of_a_round_makes_no_room_for_prompts);
+    tcase_add_test(tcase, rest_of_a_round_makes_no_room_for_prompts);
     tcase_add_test(tcase, a_large_stretch_is_meant_for_all_steps_with_prompts);
     tcase_add_test(tcase, a_short_prompt_beside_a_long_one_is_read_at_once);
     tcase_add_loop_test(tcase, the_length_of_a_prompt_says_how_long_it_waits, 0, 2);
@@ -311,7 +311,7 @@ int main(void)
     tcase_add_test(tcase, prompts_of_similar_length_are_read_in_turn);
     tcase_add_loop_test(tcase, prompts_longer_than_an_even_share_do_not_wait_for_a_long_one, 0, 2);
     tcase_add_test(tcase, many_short_prompts_begin_step_by_step);
-    tcase_add_test(tcase, behind_a_long_prompt_the_first_token_comes_plainly);
+    tcase_add_test(tcase, first_token_after_a_long_prompt_is_decoded_plainly);
     tcase_add_test(tcase, a_fixed_k_waits_until_the_draft_has_caught_up);
     tcase_add_test(tcase, the_draft_reads_for_half_of_the_time_of_a_step);
     suite_add_tcase(suite, tcase);

@@ -95,7 +95,7 @@ static int count_most_tails(const struct lane_plan *lane)
 /* With fewer and fewer blocks a plan loses first that its tree follows q, which may need more of
  * them than the planned one, then what follows siblings, then these, and its chain last; and it
  * never takes a part of what it needs. */
-START_TEST(what_is_behind_siblings_gives_way_first)
+START_TEST(guesses_after_siblings_give_way_first)
 {
     bool has_seen_planned = false, has_seen_siblings = false, has_seen_chain = false;
     for (int n_blocks = 64; n_blocks > 1; n_blocks--) {
@@ -126,7 +126,7 @@ START_TEST(what_is_behind_siblings_gives_way_first)
 END_TEST
 
 /* A round whose first guesses are there already has none after siblings. */
-START_TEST(guesses_made_ahead_have_none_behind_their_siblings)
+START_TEST(guesses_made_ahead_have_none_after_their_siblings)
 {
     const struct lane_plan *lane = plan_growth(64, _i > 0);
     ck_assert_int_gt(plan_n_grown(lane), 0);
@@ -158,7 +158,7 @@ static const struct lane_plan *plan_fixed(int n_rows, int k)
 }
 
 /* 3, 6 and 6 guesses, and the token before them. With fewer rows there is the chain alone. */
-START_TEST(a_tree_of_its_own_is_all_there_or_not_at_all)
+START_TEST(tree_of_the_option_is_whole_or_absent)
 {
     static const struct {
         int n_rows, k, n_siblings, n_grown;
@@ -180,9 +180,9 @@ int main(void)
     TCase *tcase = tcase_create("blocks");
     tcase_add_test(tcase, a_window_gets_all_its_blocks);
     tcase_add_test(tcase, a_window_that_lacks_a_block_takes_none);
-    tcase_add_loop_test(tcase, what_is_behind_siblings_gives_way_first, 0, 2);
-    tcase_add_loop_test(tcase, guesses_made_ahead_have_none_behind_their_siblings, 0, 2);
-    tcase_add_test(tcase, a_tree_of_its_own_is_all_there_or_not_at_all);
+    tcase_add_loop_test(tcase, guesses_after_siblings_give_way_first, 0, 2);
+    tcase_add_loop_test(tcase, guesses_made_ahead_have_none_after_their_siblings, 0, 2);
+    tcase_add_test(tcase, tree_of_the_option_is_whole_or_absent);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

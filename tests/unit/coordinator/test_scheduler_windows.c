@@ -126,7 +126,7 @@ START_TEST(windows_have_what_others_leave_of_the_step)
 }
 END_TEST
 
-START_TEST(nothing_is_free_where_no_times_are_known)
+START_TEST(no_window_is_planned_where_no_times_are_known)
 {
     begin_texts(&no_draft, "lookahead", 4);
     forget_times();
@@ -243,7 +243,7 @@ int main(void)
                         sizeof costs / sizeof *costs);
     tcase_add_loop_test(tcase, a_step_becomes_hardly_longer, 0, 2);
     tcase_add_test(tcase, windows_have_what_others_leave_of_the_step);
-    tcase_add_test(tcase, nothing_is_free_where_no_times_are_known);
+    tcase_add_test(tcase, no_window_is_planned_where_no_times_are_known);
     tcase_add_test(tcase, some_steps_have_no_windows);
     tcase_add_test(tcase, some_lanes_have_no_windows);
     tcase_add_test(tcase, a_lane_with_a_branch_has_no_window);

@@ -126,7 +126,7 @@ START_TEST(every_sequence_ends)
         ck_assert(w.longest_idle < IDLE_MAX && w.longest_oldest_idle < OLDEST_IDLE_MAX);
         ck_assert(++n_rounds < ROUNDS_MAX);
     }
-    printf("world %d: %d rounds, %d guesses and room for %d more, behind siblings %d planned and "
+    printf("world %d: %d rounds, %d guesses and room for %d more, after siblings %d planned and "
            "%d in fixed trees, of which %d stayed, %d trees that follow q, %d evictions, without a "
            "share %d rounds at most, the oldest %d\n",
            i, n_rounds, n_guesses, n_append, w.n_grown, w.n_grown_fixed, w.n_grown_kept, w.n_shaped,

@@ -133,7 +133,7 @@ static void teardown(void)
     sender_close(sender);
 }
 
-START_TEST(what_takes_long_holds_up_nobody_else)
+START_TEST(slow_message_delays_no_other_stream)
 {
     struct told *large = open_told(), *small = open_told();
     int64_t began_us = clock_now_us();
@@ -157,7 +157,7 @@ START_TEST(what_takes_long_holds_up_nobody_else)
 }
 END_TEST
 
-START_TEST(a_stream_stays_in_order_after_what_takes_long)
+START_TEST(stream_stays_in_order_after_a_slow_message)
 {
     struct told *t = open_told();
     for (int i = 0; i < 6; i++) {
@@ -173,7 +173,7 @@ START_TEST(a_stream_stays_in_order_after_what_takes_long)
 }
 END_TEST
 
-START_TEST(only_what_is_small_leaves_from_the_engine_thread)
+START_TEST(engine_thread_sends_only_what_is_small)
 {
     struct told *t = open_told();
     send_one(t, 0, 10);
@@ -189,7 +189,7 @@ START_TEST(only_what_is_small_leaves_from_the_engine_thread)
 }
 END_TEST
 
-START_TEST(more_leaves_from_an_engine_thread_that_has_time)
+START_TEST(engine_thread_that_has_time_sends_more)
 {
     struct told *t = open_told();
     for (int i = 0; i < N_MESSAGES; i++) {
@@ -204,7 +204,7 @@ START_TEST(more_leaves_from_an_engine_thread_that_has_time)
 }
 END_TEST
 
-START_TEST(very_many_leave_from_a_thread_of_their_own)
+START_TEST(very_many_messages_leave_from_another_thread)
 {
     enum { VERY_MANY = 65 };
     struct told *t = open_told();
@@ -255,7 +255,7 @@ START_TEST(a_text_whose_end_finds_no_memory_does_not_seem_whole)
 }
 END_TEST
 
-START_TEST(closing_sends_what_is_listed)
+START_TEST(closing_sends_every_listed_message)
 {
     struct told *t = open_told();
     send_one(t, 0, LARGE_BYTES);
@@ -311,14 +311,14 @@ int main(void)
     Suite *suite = suite_create("sender");
     TCase *tcase = tcase_create("sender");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, what_takes_long_holds_up_nobody_else);
-    tcase_add_test(tcase, a_stream_stays_in_order_after_what_takes_long);
-    tcase_add_test(tcase, only_what_is_small_leaves_from_the_engine_thread);
-    tcase_add_test(tcase, more_leaves_from_an_engine_thread_that_has_time);
-    tcase_add_test(tcase, very_many_leave_from_a_thread_of_their_own);
+    tcase_add_test(tcase, slow_message_delays_no_other_stream);
+    tcase_add_test(tcase, stream_stays_in_order_after_a_slow_message);
+    tcase_add_test(tcase, engine_thread_sends_only_what_is_small);
+    tcase_add_test(tcase, engine_thread_that_has_time_sends_more);
+    tcase_add_test(tcase, very_many_messages_leave_from_another_thread);
     tcase_add_test(tcase, a_message_that_cannot_be_sent_ends_its_answer);
     tcase_add_test(tcase, a_text_whose_end_finds_no_memory_does_not_seem_whole);
-    tcase_add_test(tcase, closing_sends_what_is_listed);
+    tcase_add_test(tcase, closing_sends_every_listed_message);
     tcase_add_test(tcase, engines_do_not_disturb_each_other);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

@@ -316,7 +316,7 @@ START_TEST(a_round_is_the_sum_of_its_parts)
 }
 END_TEST
 
-START_TEST(the_load_is_what_it_was_last)
+START_TEST(load_is_the_one_shown_last)
 {
     struct signals *s = open_signals(false);
     struct buffer out = {0};
@@ -459,7 +459,7 @@ int main(void)
     tcase_add_test(tc, appended_guesses_are_counted_for_the_finder);
     tcase_add_test(tc, drafters_have_their_names);
     tcase_add_test(tc, a_round_is_the_sum_of_its_parts);
-    tcase_add_test(tc, the_load_is_what_it_was_last);
+    tcase_add_test(tc, load_is_the_one_shown_last);
     tcase_add_test(tc, only_requests_that_were_served_have_times);
     tcase_add_test(tc, the_first_token_of_a_request_counts_once);
     tcase_add_test(tc, scrapes_beside_the_engine_see_whole_labels);

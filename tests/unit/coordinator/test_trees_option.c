@@ -16,7 +16,7 @@ static struct tree_widths parsed(const char *text)
     return trees.fixed;
 }
 
-START_TEST(each_guess_has_so_many_behind_it)
+START_TEST(each_width_is_the_number_of_guesses_after_each_guess)
 {
     static const int8_t wanted[] = {-1, -1, -2, -2, -4, 0, 1, 2, 3};
     const struct tree_widths widths = parsed("3,2,1");
@@ -64,7 +64,7 @@ START_TEST(places_have_the_product_of_their_widths)
 }
 END_TEST
 
-START_TEST(words_say_which_trees_there_are)
+START_TEST(words_choose_the_kind_of_trees)
 {
     static const struct {
         const char *text;
@@ -87,7 +87,7 @@ START_TEST(words_say_which_trees_there_are)
 }
 END_TEST
 
-START_TEST(what_is_no_tree_is_refused)
+START_TEST(texts_that_are_no_tree_are_refused)
 {
     static const struct {
         const char *text, *why;
@@ -124,10 +124,10 @@ int main(void)
 {
     Suite *suite = suite_create("trees_option");
     TCase *tcase = tcase_create("trees_option");
-    tcase_add_test(tcase, each_guess_has_so_many_behind_it);
+    tcase_add_test(tcase, each_width_is_the_number_of_guesses_after_each_guess);
     tcase_add_test(tcase, places_have_the_product_of_their_widths);
-    tcase_add_test(tcase, words_say_which_trees_there_are);
-    tcase_add_test(tcase, what_is_no_tree_is_refused);
+    tcase_add_test(tcase, words_choose_the_kind_of_trees);
+    tcase_add_test(tcase, texts_that_are_no_tree_are_refused);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -59,7 +59,7 @@ static double share_ahead(enum ahead_mode mode, const struct world *world)
     return n_ahead / (N_ROUNDS / 2.0);
 }
 
-START_TEST(it_is_done_where_rounds_become_shorter)
+START_TEST(drafting_ahead_is_kept_where_rounds_become_shorter)
 {
     const struct world world = {1000000, 1000000, 400000, 200000, 0};
     double share = share_ahead(AHEAD_AUTO, &world);
@@ -68,7 +68,7 @@ START_TEST(it_is_done_where_rounds_become_shorter)
 }
 END_TEST
 
-START_TEST(it_is_left_where_the_target_suffers_more_than_is_won)
+START_TEST(drafting_ahead_stops_where_the_target_loses_more_than_is_gained)
 {
     const struct world world = {1000000, 1300000, 400000, 200000, 0};
     double share = share_ahead(AHEAD_AUTO, &world);
@@ -87,7 +87,7 @@ START_TEST(prompts_are_not_counted)
 }
 END_TEST
 
-START_TEST(words_decide_where_they_are_given)
+START_TEST(modes_on_and_off_ignore_what_was_measured)
 {
     const struct world world = {1000000, 1300000, 400000, 200000, 0};
     ck_assert_double_eq(share_ahead(AHEAD_ON, &world), 1);
@@ -96,7 +96,7 @@ START_TEST(words_decide_where_they_are_given)
 END_TEST
 
 /* Another group answers in other times, so both kinds must be tried again. */
-START_TEST(what_was_measured_can_be_forgotten)
+START_TEST(measurements_can_be_forgotten)
 {
     struct bench b = {0};
     const struct ahead_times long_one = {true, 400000, 1300000, 1300000},
@@ -120,7 +120,7 @@ END_TEST
 
 /* Guesses are taken only after the text that was assumed: every token of it counts, not only how
  * many there are and the last one. */
-START_TEST(guesses_behind_another_text_are_not_taken)
+START_TEST(guesses_after_another_text_are_not_taken)
 {
     const struct ahead_times times = {true, 1000, 1000, 1000};
     struct bench b = {0};
@@ -197,12 +197,12 @@ int main(void)
     Suite *suite = suite_create("ahead");
     TCase *tests = tcase_create("tales");
     suite_add_tcase(suite, tests);
-    tcase_add_test(tests, it_is_done_where_rounds_become_shorter);
-    tcase_add_test(tests, it_is_left_where_the_target_suffers_more_than_is_won);
+    tcase_add_test(tests, drafting_ahead_is_kept_where_rounds_become_shorter);
+    tcase_add_test(tests, drafting_ahead_stops_where_the_target_loses_more_than_is_gained);
     tcase_add_test(tests, prompts_are_not_counted);
-    tcase_add_test(tests, words_decide_where_they_are_given);
-    tcase_add_test(tests, what_was_measured_can_be_forgotten);
-    tcase_add_test(tests, guesses_behind_another_text_are_not_taken);
+    tcase_add_test(tests, modes_on_and_off_ignore_what_was_measured);
+    tcase_add_test(tests, measurements_can_be_forgotten);
+    tcase_add_test(tests, guesses_after_another_text_are_not_taken);
     tcase_add_test(tests, taken_guesses_have_the_siblings_of_the_plan);
     return check_main(suite);
 }

@@ -72,7 +72,7 @@ static int add(struct appending *a, int n_max, const struct end_ids *ends)
     return guess_tree_count(&a->draft, GUESS_APPENDED);
 }
 
-START_TEST(what_the_text_said_behind_the_guesses_is_added)
+START_TEST(tokens_that_followed_the_guesses_in_the_text_are_added)
 {
     static struct appending a;
     open_appending(&a, APPEND_ON);
@@ -86,7 +86,7 @@ END_TEST
 
 /* The draft has guessed nothing, because it is not sure or has failed; after the text itself there
  * would be something to find. */
-START_TEST(nothing_is_added_behind_no_guess)
+START_TEST(nothing_is_added_without_a_guess)
 {
     static const int32_t known[] = {10, 11, 12, 13, 14, 15, 16, 17, 10, 11, 12};
     enum { N_KNOWN = sizeof known / sizeof *known };
@@ -120,7 +120,7 @@ START_TEST(nothing_is_added_behind_no_guess)
 }
 END_TEST
 
-START_TEST(nothing_is_added_behind_an_end)
+START_TEST(nothing_is_added_after_an_end)
 {
     static const struct end_ids guessed = {1, {14}}, found = {1, {17}};
     static struct appending a;
@@ -194,9 +194,9 @@ int main(void)
 {
     Suite *suite = suite_create("appended");
     TCase *tcase = tcase_create("tales");
-    tcase_add_test(tcase, what_the_text_said_behind_the_guesses_is_added);
-    tcase_add_test(tcase, nothing_is_added_behind_no_guess);
-    tcase_add_test(tcase, nothing_is_added_behind_an_end);
+    tcase_add_test(tcase, tokens_that_followed_the_guesses_in_the_text_are_added);
+    tcase_add_test(tcase, nothing_is_added_without_a_guess);
+    tcase_add_test(tcase, nothing_is_added_after_an_end);
     tcase_add_test(tcase, the_planner_says_how_many_are_worth_it);
     tcase_add_test(tcase, without_a_finder_or_a_model_nothing_is_added);
     suite_add_tcase(suite, tcase);

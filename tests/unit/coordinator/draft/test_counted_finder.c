@@ -61,7 +61,7 @@ static void propose(struct bench *b, struct sequence *seq, int siblings_max,
     }
 }
 
-static struct sequence *place_behind_branches(struct bench *b, enum accept_rule rule)
+static struct sequence *place_after_branches(struct bench *b, enum accept_rule rule)
 {
     static const int32_t here = 1;
     struct sequence *seq = place_studied(b, 1, NULL, &here, 1);
@@ -70,12 +70,12 @@ static struct sequence *place_behind_branches(struct bench *b, enum accept_rule 
     return seq;
 }
 
-START_TEST(an_offer_says_what_else_was_counted)
+START_TEST(offer_counts_siblings_by_their_occurrences)
 {
     struct bench b;
     struct planner_offer offer = {.finder = 3}, before = {0};
     setup(&b, "store", false);
-    struct sequence *seq = place_behind_branches(&b, RULE_GREEDY);
+    struct sequence *seq = place_after_branches(&b, RULE_GREEDY);
     ck_assert(!lookup_offer(b.finder, seq, &before));
     finish_branches(&b);
     ck_assert(lookup_offer(b.finder, seq, &offer)); /* though it has been asked before */
@@ -106,7 +106,7 @@ START_TEST(the_most_frequent_tokens_are_guessed)
     setup(&b, "store", false);
     finish_branches(&b);
     for (int i = 0; i < 5; i++) {
-        struct sequence *seq = place_behind_branches(&b, rules[i]);
+        struct sequence *seq = place_after_branches(&b, rules[i]);
         if (i >= 3) seq->sampling.temperature = 0;
         propose(&b, seq, SIBLINGS_MAX, &draft);
         ck_assert(guess_token(&draft, 0) == 2 && guess_tree_siblings(&draft, 0) == 2);
@@ -132,7 +132,7 @@ START_TEST(guesses_are_drawn_from_the_counts)
     struct sequence *ended = place_studied(&b, 0, NULL, (const int32_t[]){1}, 1);
     drafters_observe_text(&b.drafters, ended); /* nothing came after this one */
     take_away(&b, ended);
-    struct sequence *seq = place_behind_branches(&b, rules[_i]);
+    struct sequence *seq = place_after_branches(&b, rules[_i]);
     for (int most = 0; most < 2; most++) {
         propose(&b, seq, most, &draft);
         ck_assert_int_eq(guess_tree_siblings(&draft, 0), most);
@@ -168,7 +168,7 @@ START_TEST(coupled_guesses_are_picked_by_the_shared_noise)
     const float logits[] = {logf(5), logf(3), logf(1)};
     setup(&b, "store", false);
     finish_branches(&b);
-    struct sequence *seq = place_behind_branches(&b, RULE_COUPLED);
+    struct sequence *seq = place_after_branches(&b, RULE_COUPLED);
     for (seq->seed = 0; seq->seed < 200; seq->seed++) {
         const struct rng_address at = {.seed = seq->seed, .position = 1};
         int32_t best[3];
@@ -198,7 +198,7 @@ START_TEST(coupled_guesses_have_the_noise_of_their_place)
         drafters_observe_text(&b.drafters, seq);
         take_away(&b, seq);
     }
-    struct sequence *seq = place_behind_branches(&b, RULE_COUPLED);
+    struct sequence *seq = place_after_branches(&b, RULE_COUPLED);
     for (seq->seed = 0; seq->seed < 200; seq->seed++) {
         const struct rng_address at = {.seed = seq->seed, .position = 2};
         int32_t best, foreseen[2];
@@ -304,7 +304,7 @@ int main(void)
     TCase *tcase = tcase_create("tales");
     tcase_add_test(tcase, finished_texts_are_found);
     tcase_add_test(tcase, keys_do_not_see_each_other);
-    tcase_add_test(tcase, an_offer_says_what_else_was_counted);
+    tcase_add_test(tcase, offer_counts_siblings_by_their_occurrences);
     tcase_add_test(tcase, the_most_frequent_tokens_are_guessed);
     tcase_add_loop_test(tcase, guesses_are_drawn_from_the_counts, 0, 2);
     tcase_add_test(tcase, coupled_guesses_are_picked_by_the_shared_noise);

@@ -1,11 +1,11 @@
 /* ctest: labels=quick libs=coordinator timeout=200 */
-/* The coins of guesses behind siblings, by how often two guesses for one place are equal. */
+/* The coins of guesses after siblings, by how often two guesses for one place are equal. */
 #include <math.h>
 #include <stdio.h>
 
 #include "tests/support/draft_growth.h"
 
-/* Behind both siblings of the first guess, and behind one of these. */
+/* After both siblings of the first guess, and after one of these. */
 static const struct growth plan = {.n = 4, .parents = {-1, -1, -2, 0}};
 
 /* Two guesses for one place: of the growth, or the chain's, which is named OF_CHAIN. */
@@ -14,9 +14,9 @@ enum { OF_CHAIN = -1 };
 static const struct {
     const char *name;
     int one, other;
-} twos[] = {{"the chain and behind sibling 0", 0, OF_CHAIN},
-            {"the chain and behind sibling 1", 2, OF_CHAIN},
-            {"behind siblings 0 and 1", 0, 2},
+} twos[] = {{"the chain and after sibling 0", 0, OF_CHAIN},
+            {"the chain and after sibling 1", 2, OF_CHAIN},
+            {"after siblings 0 and 1", 0, 2},
             {"the chain and deeper", 3, OF_CHAIN}};
 enum { N_TWOS = sizeof twos / sizeof *twos };
 
@@ -35,8 +35,8 @@ static double equal_chance(const struct sparse_dist *one, const struct sparse_di
     return chance;
 }
 
-/* The same where they have one coin: of the interval in which it draws an id for one of them, the
- * part in which it does so for the other. Ids ascend in both. */
+/* As equal_chance, where they have one coin: of the interval in which it draws an id for one of
+ * them, the part in which it does so for the other. Ids ascend in both. */
 static double same_coin_chance(const struct sparse_dist *one, const struct sparse_dist *other)
 {
     double chance = 0, begin = 0, other_begin = 0;
@@ -53,8 +53,8 @@ static double same_coin_chance(const struct sparse_dist *one, const struct spars
 }
 
 /* Over many seeds two guesses for one place are equal as often as if they had nothing to do with
- * each other: no coin of a guess behind a sibling is that of the chain or of another one. */
-START_TEST(coins_are_their_own)
+ * each other: no coin of a guess after a sibling is that of the chain or of another one. */
+START_TEST(each_guess_has_a_coin_of_its_own)
 {
     enum { SEEDS = 4000 };
     struct bench b = {0};
@@ -96,7 +96,7 @@ int main(void)
     Suite *suite = suite_create("draft_coins");
     TCase *tcase = tcase_create("tales");
     tcase_set_timeout(tcase, 180);
-    tcase_add_test(tcase, coins_are_their_own);
+    tcase_add_test(tcase, each_guess_has_a_coin_of_its_own);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

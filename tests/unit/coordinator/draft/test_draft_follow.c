@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=coordinator timeout=200 */
-/* Guesses behind siblings that follow q: there are as many for each place as planned, behind those
+/* Guesses after siblings that follow q: there are as many for each place as planned, after those
  * guesses and as many each as EAGLE-2's values of the draft's own distributions say, which are made
  * here anew, path by path; and each guess is that of a draft with its path as text, with a coin of
  * its own. */
@@ -15,7 +15,8 @@ static const struct growth plan = {.n = 13,
                                    .parents = {-1, -1, -2, -2, -4, 0, 1, 2, 3, 4, 5, 6, 9}};
 static const uint8_t plan_siblings[DRAFT_MAX] = {2, 1, 1};
 
-/* What the draft gives to the tokens behind a path, also where q is reported as one-hot. */
+/* Reads the chances that the draft gives to the tokens after a path, also where q is reported as
+ * one-hot. */
 static void read_chances(struct bench *b, const int32_t *path, int n_path, struct draft_view *fresh)
 {
     struct draft_cost cost;
@@ -36,7 +37,7 @@ struct node {
     double value;
     struct draft_view fresh;
     int n_wanted, n_children;
-    double next; /* the value of the next guess behind it; below 0: there is none */
+    double next; /* the value of the next guess after it; below 0: there is none */
 };
 
 static double constant_ratio_of(const struct sequence *seq)
@@ -91,7 +92,7 @@ static void add_node(struct bench *b, const struct draft_view *draft, int name, 
     read_chances(b, path, n_path, &node->fresh);
 }
 
-/* The next value of a node: by the largest chance behind it that has not been counted. */
+/* The next value of a node: by the largest chance after it that has not been counted. */
 static void set_next(const struct node *of, double constant_ratio, struct node *node)
 {
     const struct sparse_dist *q = &of->fresh.q[0];
@@ -183,7 +184,7 @@ static void check_tokens(struct bench *b, const struct draft_view *draft)
     }
 }
 
-/* Guesses of the place before that the plan has others behind. */
+/* Guesses of the place before that have others after them in the plan. */
 static int count_parents(int place)
 {
     int n = 0;
@@ -208,7 +209,7 @@ static int check_draft(struct bench *b, const struct draft_view *draft, const in
     return n;
 }
 
-START_TEST(guesses_go_where_q_says)
+START_TEST(guesses_follow_the_parents_that_q_prefers)
 {
     struct bench b = {0};
     int counts[DRAFT_MAX], n_other = 0;
@@ -240,7 +241,7 @@ START_TEST(guesses_go_where_q_says)
 }
 END_TEST
 
-/* Budgets as large and as deep as can be, behind chains of 1 to DRAFT_MAX guesses: none is left,
+/* Budgets as large and as deep as can be, after chains of 1 to DRAFT_MAX guesses: none is left,
  * unless the place before has too few guesses. */
 START_TEST(any_budget_is_given_out)
 {
@@ -279,15 +280,15 @@ START_TEST(any_budget_is_given_out)
         check_tokens(&b, &draft);
         largest = draft.grown.n > largest ? draft.grown.n : largest;
     }
-    printf("up to %d guesses behind siblings\n", largest);
+    printf("up to %d guesses after siblings\n", largest);
     ck_assert_int_ge(largest, 20);
     teardown(&b);
 }
 END_TEST
 
-/* Behind an end of the text nothing is guessed, whether it is a sibling, a guess behind one or of
- * the chain; the others share what there is. */
-START_TEST(nothing_is_guessed_behind_an_end)
+/* After an end of the text nothing is guessed, whether it is a sibling, a guess after one or of the
+ * chain; the others share what there is. */
+START_TEST(nothing_is_guessed_after_an_end)
 {
     struct bench b = {0};
     struct draft_view all, some;
@@ -311,7 +312,7 @@ END_TEST
 
 /* With a small support there are fewer children than there could be, and none is planned that q
  * cannot give. */
-START_TEST(what_q_cannot_give_is_not_planned)
+START_TEST(guesses_that_q_cannot_give_are_not_planned)
 {
     struct bench b = {0};
     struct draft_view draft;
@@ -327,7 +328,7 @@ START_TEST(what_q_cannot_give_is_not_planned)
 }
 END_TEST
 
-/* Without blocks for the paths the chain and its planned siblings are made, and nothing behind
+/* Without blocks for the paths the chain and its planned siblings are made, and nothing after
  * these. */
 START_TEST(without_blocks_there_is_no_growth)
 {
@@ -351,7 +352,7 @@ END_TEST
 
 /* One of the lanes has the planned tree. What the draft has read afterwards is deeper than the
  * chain. */
-START_TEST(company_changes_nothing)
+START_TEST(other_lanes_change_no_guess)
 {
     static const struct growth *const growths[N_LANES] = {&plan, &plan, &plan};
     static const uint8_t *const siblings[N_LANES] = {plan_siblings, NULL, plan_siblings};
@@ -373,12 +374,12 @@ int main(void)
     Suite *suite = suite_create("draft_follow");
     TCase *tcase = tcase_create("tales");
     tcase_set_timeout(tcase, 180);
-    tcase_add_loop_test(tcase, guesses_go_where_q_says, 0, N_WAYS);
+    tcase_add_loop_test(tcase, guesses_follow_the_parents_that_q_prefers, 0, N_WAYS);
     tcase_add_loop_test(tcase, any_budget_is_given_out, 0, N_WAYS);
-    tcase_add_loop_test(tcase, nothing_is_guessed_behind_an_end, 0, N_WAYS);
-    tcase_add_test(tcase, what_q_cannot_give_is_not_planned);
+    tcase_add_loop_test(tcase, nothing_is_guessed_after_an_end, 0, N_WAYS);
+    tcase_add_test(tcase, guesses_that_q_cannot_give_are_not_planned);
     tcase_add_test(tcase, without_blocks_there_is_no_growth);
-    tcase_add_test(tcase, company_changes_nothing);
+    tcase_add_test(tcase, other_lanes_change_no_guess);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

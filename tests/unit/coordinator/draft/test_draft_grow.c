@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=coordinator timeout=200 */
-/* Guesses behind siblings: each comes from the q that a draft has which was given its path as its
+/* Guesses after siblings: each comes from the q that a draft has which was given its path as its
  * text, with a coin that no other guess of the round has, and the chain and its siblings are what
  * they are without them, bit for bit. */
 #include <stdio.h>
@@ -10,21 +10,22 @@
 
 enum { TEXTS = 6 };
 
-/* Behind both siblings of the first guess and one of the second, three deep and with siblings, and
+/* After both siblings of the first guess and one of the second, three deep and with siblings, and
  * deeper than the chain. */
 static const struct growth plan = {
     .n = 9,
-    .parents = {-1, -1, -2,  /* place 1: behind siblings 0 and 1 of guess 0 */
-                0, 0, 1, -4, /* place 2: behind the first two of these, and sibling 0 of guess 1 */
+    .parents = {-1, -1, -2,  /* place 1: after siblings 0 and 1 of guess 0 */
+                0, 0, 1, -4, /* place 2: after the first two of these, and sibling 0 of guess 1 */
                 3, 7}};      /* places 3 and 4 */
 
-/* The beginning of a text, so that guesses lie before, behind and across the end of a block. */
+/* The beginning of a text, so that guesses lie before, after and across the end of a block. */
 static const int lengths[TEXTS] = {5, 9, 10, 11, 12, 13};
 
 enum { OF_NOTHING = GROWN_MAX };
 
-/* What a guess of a plan follows in the draft, as a growth names it; OF_NOTHING: that is not there,
- * or ends the text. made[i]: what guess i of the plan is in the draft; -1: it is not there. */
+/* The parent of a guess of a plan in the draft, as a growth names it; OF_NOTHING: that is not
+ * there, or ends the text. made[i]: the guess of the draft that is guess i of the plan; -1: it is
+ * not there. */
 static int parent_in(const struct draft_view *draft, int parent, const int *made,
                      const struct end_ids *ends)
 {
@@ -90,14 +91,14 @@ START_TEST(each_guess_is_that_of_a_draft_with_its_path_as_text)
         ck_assert_int_eq(count_blocks(&b), n_blocks);
         check_equal_chain(&without, &with);
         check_growth(&b, &plan, &with);
-        /* Both siblings of guess 0, and the chain behind it. */
+        /* Both siblings of guess 0, and the chain after it. */
         ck_assert_int_eq(cost.pass_expected[1], 3);
     }
     teardown(&b);
 }
 END_TEST
 
-/* Growths as large and as deep as can be, behind chains of 1 to DRAFT_MAX guesses. */
+/* Growths as large and as deep as can be, after chains of 1 to DRAFT_MAX guesses. */
 START_TEST(any_growth_is_made_as_planned)
 {
     enum { GROWTHS = 40 };
@@ -122,7 +123,7 @@ START_TEST(any_growth_is_made_as_planned)
         largest = growth.n > largest ? growth.n : largest;
         deepest = depth > deepest ? depth : deepest;
     }
-    printf("up to %d guesses behind siblings, for places up to %d\n", largest, deepest);
+    printf("up to %d guesses after siblings, for places up to %d\n", largest, deepest);
     ck_assert(largest >= 20 && deepest >= 12);
     teardown(&b);
 }
@@ -136,8 +137,8 @@ static const struct {
 } rounds[] = {{true, 1, -1},  {false, 0, -1}, {true, K, -1}, {true, 0, 1},  {true, 1, 2},
               {false, K, -1}, {true, 0, 0},   {true, K, -1}, {true, 2, -1}, {false, 1, -1}};
 
-/* What a round ends with: n_stay guesses of the chain and another token. The draft knows of the
- * text what coordinator/round/commit.c says. */
+/* Commits what a round ends with: n_stay guesses of the chain and another token. The draft's KV is
+ * as coordinator/round/commit.c leaves it. */
 static void commit(struct sequence *seq, int n_stay, int32_t token)
 {
     int read = seq->n_tokens + n_stay;
@@ -146,9 +147,9 @@ static void commit(struct sequence *seq, int n_stay, int32_t token)
     if (seq->n_draft_kv > read) seq->n_draft_kv = read;
 }
 
-/* What the draft knows after a round with a growth is what it knows after one without, and the last
+/* After a round with a growth the draft has the KV that it has after one without, and the last
  * guess of its chain too where the growth is deeper than that. */
-START_TEST(the_next_round_finds_no_trace)
+START_TEST(growth_leaves_no_trace_in_the_next_round)
 {
     struct bench b = {0}, other = {0};
     setup(&b, RULE_REJECTION, 1);
@@ -180,7 +181,7 @@ START_TEST(the_next_round_finds_no_trace)
 }
 END_TEST
 
-START_TEST(company_changes_nothing)
+START_TEST(other_lanes_change_no_guess)
 {
     static const struct growth *const growths[N_LANES] = {&plan, NULL, &plan};
     static const uint8_t *const planned[N_LANES] = {NULL};
@@ -196,9 +197,9 @@ START_TEST(company_changes_nothing)
 }
 END_TEST
 
-/* Behind an end of the text nothing is guessed, whether it is a sibling, a guess behind one or of
- * the chain; what is left out takes with it what would be behind it. */
-START_TEST(nothing_is_guessed_behind_an_end)
+/* After an end of the text nothing is guessed, whether it is a sibling, a guess after one or of the
+ * chain; the guesses that would follow a guess that is left out are left out, too. */
+START_TEST(nothing_is_guessed_after_an_end)
 {
     struct bench b = {0};
     struct draft_view all, some;
@@ -226,9 +227,9 @@ START_TEST(nothing_is_guessed_behind_an_end)
 }
 END_TEST
 
-/* With a small support there are fewer siblings than planned, and nothing behind those that are not
+/* With a small support there are fewer siblings than planned, and nothing after those that are not
  * there. */
-START_TEST(what_q_cannot_give_is_left_out)
+START_TEST(siblings_that_q_cannot_give_are_left_out)
 {
     struct bench b = {0};
     struct draft_view draft;
@@ -246,7 +247,7 @@ START_TEST(what_q_cannot_give_is_left_out)
 }
 END_TEST
 
-/* Without blocks for the paths the chain and its siblings are made, and nothing behind these. */
+/* Without blocks for the paths the chain and its siblings are made, and nothing after these. */
 START_TEST(without_blocks_there_is_no_growth)
 {
     struct bench b = {0};
@@ -265,9 +266,9 @@ START_TEST(without_blocks_there_is_no_growth)
 }
 END_TEST
 
-/* Where a sibling ends the text, what is behind it is left out, and the others of the place keep
- * their own coins: the first of the place is left out, one between others, or the last. */
-START_TEST(coins_behind_a_gap_are_those_of_the_plan)
+/* Where a sibling ends the text, the guesses after it are left out, and the others of the place
+ * keep their own coins: the first of the place is left out, one between others, or the last. */
+START_TEST(coins_after_a_gap_are_those_of_the_plan)
 {
     static const struct growth wide = {.n = 12,
                                        .parents = {-1, -1, -2, -2, -3, -3, 0, 1, 2, 3, 4, -4}};
@@ -301,12 +302,12 @@ int main(void)
     tcase_set_timeout(tcase, 180);
     tcase_add_loop_test(tcase, each_guess_is_that_of_a_draft_with_its_path_as_text, 0, N_WAYS);
     tcase_add_loop_test(tcase, any_growth_is_made_as_planned, 0, N_WAYS);
-    tcase_add_test(tcase, the_next_round_finds_no_trace);
-    tcase_add_test(tcase, company_changes_nothing);
-    tcase_add_test(tcase, nothing_is_guessed_behind_an_end);
-    tcase_add_test(tcase, what_q_cannot_give_is_left_out);
+    tcase_add_test(tcase, growth_leaves_no_trace_in_the_next_round);
+    tcase_add_test(tcase, other_lanes_change_no_guess);
+    tcase_add_test(tcase, nothing_is_guessed_after_an_end);
+    tcase_add_test(tcase, siblings_that_q_cannot_give_are_left_out);
     tcase_add_test(tcase, without_blocks_there_is_no_growth);
-    tcase_add_loop_test(tcase, coins_behind_a_gap_are_those_of_the_plan, 0, N_WAYS);
+    tcase_add_loop_test(tcase, coins_after_a_gap_are_those_of_the_plan, 0, N_WAYS);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

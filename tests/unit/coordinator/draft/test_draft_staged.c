@@ -198,7 +198,7 @@ START_TEST(a_guess_that_was_not_expected_is_kept)
 }
 END_TEST
 
-START_TEST(what_is_no_token_is_not_read)
+START_TEST(ids_that_are_no_tokens_are_not_read)
 {
     static const int32_t ids[] = {-1, 4096, INT32_MAX, INT32_MIN};
     static struct guesses plain;
@@ -215,7 +215,7 @@ START_TEST(what_is_no_token_is_not_read)
 END_TEST
 
 /* Ids that exist for the draft alone. */
-START_TEST(what_the_target_does_not_have_is_not_read)
+START_TEST(ids_that_the_target_lacks_are_not_read)
 {
     enum { N_VOCAB = 2000 };
     static struct guesses plain;
@@ -230,7 +230,7 @@ START_TEST(what_the_target_does_not_have_is_not_read)
 }
 END_TEST
 
-START_TEST(nothing_is_guessed_behind_an_end)
+START_TEST(nothing_is_guessed_after_an_end)
 {
     static struct guesses all, plain;
     struct bench b;
@@ -257,7 +257,7 @@ START_TEST(nothing_is_guessed_behind_an_end)
 END_TEST
 
 /* Positions that were read for nothing are written again when the text goes on otherwise. */
-START_TEST(the_next_rounds_are_alike_too)
+START_TEST(later_rounds_make_the_same_guesses)
 {
     static struct guesses plain[4];
     static const int kept[] = {2, 0, 5, 1};
@@ -387,7 +387,7 @@ END_TEST
 /* Two texts, of which the next token alone is guessed, leave so many tokens of the draft's first
  * step, of 512, for the third one: with what is expected it has 27, and rows of the last 8 are
  * wanted. */
-static void guess_behind_two(struct bench *b, int left, struct guesses *kept)
+static void guess_after_two(struct bench *b, int left, struct guesses *kept)
 {
     enum { STEP = 512, FIRST = 250, THIRD = 20 };
     static struct guess_tree drafts[3];
@@ -423,11 +423,11 @@ START_TEST(rows_that_are_wanted_are_read_in_one_step)
     setup(&b, RULE_REJECTION, 1);
     for (int left = 17; left <= 28; left++) {
         b.drafter->stage = NULL;
-        guess_behind_two(&b, left, &plain);
+        guess_after_two(&b, left, &plain);
         ck_assert_int_eq(plain.n, WANTED);
         tell(3, &plain);
         b.drafter->stage = &told.base;
-        guess_behind_two(&b, left, &staged);
+        guess_after_two(&b, left, &staged);
         ck_assert_mem_eq(&staged, &plain, sizeof plain);
     }
     teardown(&b);
@@ -567,10 +567,10 @@ int main(void)
     tcase_set_timeout(tcase, 280);
     tcase_add_loop_test(tcase, one_pass_makes_all_guesses_that_were_expected, 0, N_KINDS);
     tcase_add_loop_test(tcase, a_guess_that_was_not_expected_is_kept, 0, N_KINDS);
-    tcase_add_loop_test(tcase, what_is_no_token_is_not_read, 0, N_KINDS);
-    tcase_add_loop_test(tcase, what_the_target_does_not_have_is_not_read, 0, N_KINDS);
-    tcase_add_loop_test(tcase, nothing_is_guessed_behind_an_end, 0, N_KINDS);
-    tcase_add_loop_test(tcase, the_next_rounds_are_alike_too, 0, N_KINDS);
+    tcase_add_loop_test(tcase, ids_that_are_no_tokens_are_not_read, 0, N_KINDS);
+    tcase_add_loop_test(tcase, ids_that_the_target_lacks_are_not_read, 0, N_KINDS);
+    tcase_add_loop_test(tcase, nothing_is_guessed_after_an_end, 0, N_KINDS);
+    tcase_add_loop_test(tcase, later_rounds_make_the_same_guesses, 0, N_KINDS);
     tcase_add_test(tcase, lanes_in_company_are_guessed_alike);
     tcase_add_test(tcase, rows_that_are_wanted_are_read_in_one_step);
     tcase_add_test(tcase, without_a_block_nothing_is_read_ahead);

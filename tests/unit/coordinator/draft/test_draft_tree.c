@@ -1,7 +1,7 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
-/* A draft with siblings, and guesses behind them, as a tree: each keeps its place and the q that it
- * was drawn from, and a row names what all q's behind it can give. Siblings that were found have
- * q's of their own. */
+/* A draft with siblings, and guesses after them, as a tree: each keeps its place and the q that it
+ * was drawn from, and a row names the tokens that all q's after it can give. Siblings that were
+ * found have q's of their own. */
 #include "base/end_ids.h"
 #include "base/tree_layout.h"
 #include "coordinator/draft/drafter.h"
@@ -60,7 +60,7 @@ static void check_ids(const struct guess_tree *tree, int node, const int32_t *id
 static const struct finder_guess found[] = {
     {.n = 3, .tokens = {5, 7, 3}}, {.n = 1, .tokens = {6}}, {.n = 2, .tokens = {END, 4}}};
 
-START_TEST(what_was_found_has_one_hot_qs)
+START_TEST(found_guesses_have_one_hot_qs)
 {
     struct guess_tree tree;
     struct error err;
@@ -87,7 +87,7 @@ START_TEST(what_was_found_has_one_hot_qs)
 }
 END_TEST
 
-START_TEST(a_lane_has_no_more_siblings_than_it_may_and_none_behind_an_end)
+START_TEST(lane_has_no_more_siblings_than_it_may_and_none_after_an_end)
 {
     struct guess_tree draft;
     static const struct end_ids ends = {.ids = {END}, .n = 1};
@@ -146,7 +146,7 @@ static void check_paths(const struct guess_tree *tree, const struct path_case *c
     }
 }
 
-START_TEST(the_path_says_what_stays)
+START_TEST(path_holds_the_accepted_guesses)
 {
     struct guess_tree tree;
     struct draft_lane lane = new_lane(&tree, SIBLINGS_MAX, &no_ends);
@@ -187,7 +187,7 @@ START_TEST(a_branch_leaves_the_chain_where_they_differ)
         int n, n_shared, n_nodes;
         int32_t tokens[10], parents[10];
     } cases[] = {
-        /* from the root, behind all siblings */
+        /* from the root, after all siblings */
         {{8, 5}, 2, 0, 8, {5, 6, END, 4, 7, 3, 8, 5}, {-1, 0, 1, 1, -1, -1, -1, 6}},
         {{5, 8, 2}, 3, 1, 8, {5, 6, END, 4, 8, 2, 7, 3}, {-1, 0, 1, 1, 0, 4, -1, -1}},
         /* its first guess is a sibling */
@@ -220,7 +220,7 @@ START_TEST(a_branch_leaves_the_chain_where_they_differ)
 }
 END_TEST
 
-START_TEST(the_path_says_what_stays_of_a_branch)
+START_TEST(path_holds_the_accepted_guesses_of_a_branch)
 {
     struct guess_tree tree;
     grow(&tree, (const int32_t[]){5, 8, 2}, 3);
@@ -232,17 +232,17 @@ START_TEST(the_path_says_what_stays_of_a_branch)
     };
     check_paths(&tree, leaving, sizeof leaving / sizeof *leaving);
     grow(&tree, (const int32_t[]){3, 8, 2}, 3);
-    static const struct path_case behind_sibling[] = {
+    static const struct path_case after_sibling[] = {
         {{.n_accepted = 3, .path = {5, 6, 7}}, {0, 2, 1, 2}},
         {{.n_accepted = 1, .path = {4}}, {0, 2, 0, 0}},
     };
-    check_paths(&tree, behind_sibling, 2);
+    check_paths(&tree, after_sibling, 2);
     grow(&tree, (const int32_t[]){5, 6, END, 2, 1}, 5);
-    static const struct path_case behind_chain[] = {
+    static const struct path_case after_chain[] = {
         {{.n_accepted = 5, .path = {0, 1, 2, 3, 4}}, {3, 0, 0, 2}},
         {{.n_accepted = 3, .path = {0, 1, 2}}, {3, 0, 0, 0}},
     };
-    check_paths(&tree, behind_chain, 2);
+    check_paths(&tree, after_chain, 2);
 }
 END_TEST
 
@@ -281,7 +281,7 @@ END_TEST
 static const struct growth grown = {6, {-1, -1, -2, 0, -4, 3}};
 static const uint8_t n_siblings[] = {2, 1};
 
-static void grow_behind(struct guess_tree *tree)
+static void grow_after(struct guess_tree *tree)
 {
     static const int32_t tokens[] = {5, 7, 3, 6, 4, 1, 2, 8, 4, 1, 2};
     static int32_t ids[] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -296,11 +296,11 @@ static void grow_behind(struct guess_tree *tree)
     }
 }
 
-START_TEST(what_grows_follows_its_sibling)
+START_TEST(grown_guesses_follow_their_sibling)
 {
     struct guess_tree tree;
     struct error err;
-    grow_behind(&tree);
+    grow_after(&tree);
     guess_tree_sort(&tree);
     const int32_t tokens[] = {5, 6, 4, 1, 7, 1, 4, 2, 2, 3, 8};
     const int32_t parents[] = {-1, 0, 0, 2, -1, 4, 5, 6, 4, -1, 9};
@@ -314,7 +314,7 @@ START_TEST(what_grows_follows_its_sibling)
         ck_assert_int_eq(tree.marks[i], marks[i]);
     }
     CHECK_OK(tree_check(&tree, 10, &err));
-    /* Siblings share a q, also behind siblings, and others do not. */
+    /* Siblings share a q, also after siblings, and others do not. */
     ck_assert(tree.q[8] == tree.q[5] && tree.q[5] != tree.q[1]);
     ck_assert_double_eq_tol(tree_q_left(&tree, 8), 0.875, 1e-9);
     ck_assert(tree_q_left(&tree, 10) == 1);
@@ -329,7 +329,7 @@ START_TEST(what_grows_follows_its_sibling)
 }
 END_TEST
 
-/* What a draft leaves out of its growth, of its siblings or of its chain needs no more blocks than
+/* A growth, siblings or a chain of which the draft leaves out some guesses need no more blocks than
  * the plan has. */
 START_TEST(a_part_of_a_growth_needs_no_more_blocks)
 {
@@ -337,7 +337,7 @@ START_TEST(a_part_of_a_growth_needs_no_more_blocks)
     struct guess_tree all, part;
     struct tree_layout most, layout;
     struct error err;
-    grow_behind(&all);
+    grow_after(&all);
     part = all;
     guess_tree_sort(&part);
     CHECK_OK(tree_layout_init(&most, part.parents, part.n, &err));
@@ -360,14 +360,14 @@ int main(void)
     Suite *suite = suite_create("draft_tree");
     TCase *tcase = tcase_create("draft_tree");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, what_was_found_has_one_hot_qs);
-    tcase_add_test(tcase, a_lane_has_no_more_siblings_than_it_may_and_none_behind_an_end);
+    tcase_add_test(tcase, found_guesses_have_one_hot_qs);
+    tcase_add_test(tcase, lane_has_no_more_siblings_than_it_may_and_none_after_an_end);
     tcase_add_test(tcase, drawn_siblings_share_their_q);
-    tcase_add_test(tcase, the_path_says_what_stays);
+    tcase_add_test(tcase, path_holds_the_accepted_guesses);
     tcase_add_test(tcase, a_branch_leaves_the_chain_where_they_differ);
-    tcase_add_test(tcase, the_path_says_what_stays_of_a_branch);
+    tcase_add_test(tcase, path_holds_the_accepted_guesses_of_a_branch);
     tcase_add_test(tcase, no_tree_needs_more_blocks_than_were_set_aside);
-    tcase_add_test(tcase, what_grows_follows_its_sibling);
+    tcase_add_test(tcase, grown_guesses_follow_their_sibling);
     tcase_add_test(tcase, a_part_of_a_growth_needs_no_more_blocks);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

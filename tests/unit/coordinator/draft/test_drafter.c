@@ -99,7 +99,7 @@ START_TEST(the_coupled_guess_of_a_position_is_the_same_in_every_round)
 }
 END_TEST
 
-START_TEST(nothing_is_guessed_behind_an_end_of_sequence)
+START_TEST(nothing_is_guessed_after_an_end_of_sequence)
 {
     struct guess_tree draft = {.base = N_PROMPT};
     struct bench b = {0};
@@ -236,7 +236,7 @@ int main(void)
     tcase_add_test(tcase, rejected_guesses_leave_no_trace);
     tcase_add_test(tcase, a_position_guessed_again_sees_fresh_coins);
     tcase_add_test(tcase, the_coupled_guess_of_a_position_is_the_same_in_every_round);
-    tcase_add_test(tcase, nothing_is_guessed_behind_an_end_of_sequence);
+    tcase_add_test(tcase, nothing_is_guessed_after_an_end_of_sequence);
     tcase_add_test(tcase, a_guess_below_the_threshold_is_the_last_and_stays);
     tcase_add_test(tcase, greedy_and_coupled_drafts_stop_at_the_threshold_too);
     tcase_add_loop_test(tcase, siblings_are_other_tokens, 0, 12);

@@ -346,7 +346,7 @@ START_TEST(a_text_with_a_known_beginning_is_guessed_alike)
 }
 END_TEST
 
-START_TEST(what_is_reserved_is_there_and_all_of_it_or_none)
+START_TEST(reservation_takes_all_blocks_or_none)
 {
     struct bench b;
     struct error err;
@@ -420,7 +420,7 @@ int main(void)
     tcase_add_loop_test(tcase, nothing_is_guessed_that_the_target_does_not_have, 0, 3);
     tcase_add_loop_test(tcase, nothing_is_predicted_that_the_target_does_not_have, 0, 2);
     tcase_add_loop_test(tcase, a_text_with_a_known_beginning_is_guessed_alike, 0, 2);
-    tcase_add_test(tcase, what_is_reserved_is_there_and_all_of_it_or_none);
+    tcase_add_test(tcase, reservation_takes_all_blocks_or_none);
     tcase_add_test(tcase, a_lane_without_a_block_harms_no_other);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

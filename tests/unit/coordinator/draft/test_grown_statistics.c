@@ -1,5 +1,5 @@
 /* ctest: labels=full,statistics libs=coordinator timeout=1200 long=1800 */
-/* The text keeps the target's distribution where a draft model guesses behind siblings: a small
+/* The text keeps the target's distribution where a draft model guesses after siblings: a small
  * model makes each round's guesses as a plan says, a lane's tree is made of them, and the rules
  * decide over rows of a known p. Each chi-square test, over three tokens together, is held to 1e-5
  * and prints the total-variation distance that it finds with 90 % probability. Deliberately wrong
@@ -13,23 +13,23 @@
 #include "tests/support/lane_statistics.h"
 
 enum { GUESSES = 2, BASE = 14 };
-enum { GROWN_COIN = 1 + SIBLINGS_MAX /* of the first guess for a place behind siblings */ };
+enum { GROWN_COIN = 1 + SIBLINGS_MAX /* of the first guess for a place after siblings */ };
 #define SMALL "synthetic:tiny,seed=3,layers=1,vocab=64"
 
-/* Behind both siblings of the first guess, the first of them with siblings, three deep; the chain
+/* After both siblings of the first guess, the first of them with siblings, three deep; the chain
  * has two guesses. */
 static const struct growth plan = {.n = 7, .parents = {-1, -1, -2, 0, 0, 1, 2}};
-/* Where the growth follows q: 2, 9 and 4 guesses beside the chain for the places, which may be
- * behind any. The chain's guess for place 1 has at most three of them. */
+/* Where the growth follows q: 2, 9 and 4 guesses beside the chain for the places, which may follow
+ * any. The chain's guess for place 1 has at most three of them. */
 static const struct growth wide = {.n = 10, .parents = {-1, -1, -1, -2, -2, -2, 0, 1, 2, 3}};
 static const uint8_t wide_siblings[DRAFT_MAX] = {2, 3};
 
-/* Wrong: a guess behind a sibling is said to come from the q of the chain at its place; all guesses
- * behind siblings are left out after a look at one; or the first guesses behind siblings of guess 0
+/* Wrong: a guess after a sibling is said to come from the q of the chain at its place; all guesses
+ * after siblings are left out after a look at one; or the first guesses after siblings of guess 0
  * have the coin of the chain's guess for their place. Rules that try a guess before they look at
- * what is behind it do not mind that coin, because whether the sibling is tried does not depend on
- * it. Block verification looks at the chain's last guess first. Where the growth follows q: as it
- * is, left out after a look, or a place's guesses are shared after a look at them, so that the
+ * the guesses after it do not mind that coin, because whether the sibling is tried does not depend
+ * on it. Block verification looks at the chain's last guess first. Where the growth follows q: as
+ * it is, left out after a look, or a place's guesses are shared after a look at them, so that the
  * likelier of two groups stays. */
 enum way { RIGHT, OTHER_Q, DROPPED, SAME_COIN, FOLLOWS, FOLLOWS_DROPPED, FOLLOWS_LOOKS };
 
@@ -211,7 +211,7 @@ static double p_value(enum accept_rule rule, float temperature, enum way way, co
     b.seq->n_tokens = BASE;
     teardown(&b);
     struct stats_result result = test_cells(seen, before);
-    printf("%-10s %-36s %d cells chi2 %8.1f p %.2e finds TV %.4f; %.2f guesses behind siblings "
+    printf("%-10s %-36s %d cells chi2 %8.1f p %.2e finds TV %.4f; %.2f guesses after siblings "
            "stay in a text\n",
            accept_rules[rule].name, name, result.n_cells, result.chi_square, result.p_value,
            stats_detectable_tv(n_draws, result.n_cells, P_LEAST_Z), n_grown / n_draws);
@@ -220,7 +220,7 @@ static double p_value(enum accept_rule rule, float temperature, enum way way, co
     return result.p_value;
 }
 
-START_TEST(guesses_behind_siblings_keep_the_distribution)
+START_TEST(guesses_after_siblings_keep_the_distribution)
 {
     static const enum accept_rule rules[] = {RULE_REJECTION, RULE_BLOCK, RULE_NAIVE};
     ck_assert(p_value(rules[_i], flat, RIGHT, "as they are") >= P_LEAST);
@@ -261,7 +261,7 @@ int main(void)
     TCase *tcase = tcase_create("statistics");
     tree_world_open(&world);
     tcase_set_timeout(tcase, 600);
-    tcase_add_loop_test(tcase, guesses_behind_siblings_keep_the_distribution, 0, 3);
+    tcase_add_loop_test(tcase, guesses_after_siblings_keep_the_distribution, 0, 3);
     tcase_add_test(tcase, wrong_ways_are_found);
     tcase_add_loop_test(tcase, guesses_that_follow_q_keep_the_distribution, 0, 3);
     suite_add_tcase(suite, tcase);

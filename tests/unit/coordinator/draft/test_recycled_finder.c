@@ -166,7 +166,7 @@ END_TEST
 
 /* The token that came is the one that a row says, which need not be its best one, where noise is
  * shared; or else the best one, also where that is not the one that it lists. */
-START_TEST(a_row_says_what_came)
+START_TEST(row_teaches_the_token_that_came)
 {
     static const int32_t listed = 3, outside = 9, before = 13, best[] = {30, 9};
     static const float p = 0.2f;
@@ -269,7 +269,7 @@ int main(void)
     tcase_add_test(tcase, other_successors_are_siblings);
     tcase_add_test(tcase, rows_of_every_kind_are_learned_from);
     tcase_add_test(tcase, evidence_is_how_often_it_was_right);
-    tcase_add_test(tcase, a_row_says_what_came);
+    tcase_add_test(tcase, row_teaches_the_token_that_came);
     tcase_add_test(tcase, guesses_are_those_of_the_whole_text);
     tcase_add_test(tcase, guesses_stop_at_ends_and_at_the_vocabulary);
     tcase_add_test(tcase, keys_do_not_see_each_other);

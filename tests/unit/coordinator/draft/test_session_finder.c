@@ -141,7 +141,7 @@ END_TEST
 
 /* After 1 2, the text has gone on with 3 and with 4, and after 4 with 9 alone. The guesses are
  * those that the offer names, no more than a lane may have, and of ids that the target has. */
-START_TEST(siblings_are_what_else_came)
+START_TEST(siblings_are_other_tokens_that_came)
 {
     static const int32_t text[] = {1, 2, 3, 9, 1, 2, 4, 9, 8, 1, 2};
     struct guess_tree draft;
@@ -343,7 +343,7 @@ int main(void)
     tcase_add_test(tcase, expectations_follow_the_guesses);
     tcase_add_test(tcase, nothing_is_expected_that_is_not_known);
     tcase_add_test(tcase, a_longer_match_is_better_evidence);
-    tcase_add_test(tcase, siblings_are_what_else_came);
+    tcase_add_test(tcase, siblings_are_other_tokens_that_came);
     tcase_add_test(tcase, the_first_four_guesses_have_siblings);
     tcase_add_test(tcase, guesses_stop_at_ends_and_at_the_vocabulary);
     tcase_add_test(tcase, texts_in_other_slots_are_not_seen);

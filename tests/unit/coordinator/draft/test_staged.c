@@ -74,7 +74,7 @@ static void guess(struct staging *s, const int32_t *tokens, int n)
 }
 
 /* Nothing is expected of the last guess: no other one follows it. */
-START_TEST(what_the_text_said_is_expected)
+START_TEST(tokens_that_the_text_had_before_are_expected)
 {
     static struct staging s;
     for (int mode = STAGED_AUTO; mode <= STAGED_ON; mode++) {
@@ -151,7 +151,7 @@ static void check_second_look(enum staged_mode mode, bool agrees, bool is_likely
     close_staging(&s);
 }
 
-START_TEST(it_is_looked_up_again_where_that_may_help)
+START_TEST(expectations_are_looked_up_again_where_that_may_help)
 {
     for (int is_likely = 0; is_likely <= 1; is_likely++) {
         for (int agrees = 0; agrees <= 1; agrees++) {
@@ -167,7 +167,7 @@ START_TEST(it_is_looked_up_again_where_that_may_help)
 END_TEST
 
 /* Only what is known has a chance, and of a text that was not read nothing is known. */
-START_TEST(chances_are_those_of_what_is_known)
+START_TEST(chances_cover_only_known_tokens)
 {
     static struct staging s;
     float chances[DRAFT_MAX];
@@ -208,11 +208,11 @@ int main(void)
 {
     Suite *suite = suite_create("staged");
     TCase *tcase = tcase_create("tales");
-    tcase_add_test(tcase, what_the_text_said_is_expected);
+    tcase_add_test(tcase, tokens_that_the_text_had_before_are_expected);
     tcase_add_test(tcase, as_much_is_read_ahead_as_pays);
     tcase_add_test(tcase, guesses_are_compared_with_what_was_expected);
-    tcase_add_test(tcase, it_is_looked_up_again_where_that_may_help);
-    tcase_add_test(tcase, chances_are_those_of_what_is_known);
+    tcase_add_test(tcase, expectations_are_looked_up_again_where_that_may_help);
+    tcase_add_test(tcase, chances_cover_only_known_tokens);
     tcase_add_test(tcase, each_lane_has_its_own_expectations);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

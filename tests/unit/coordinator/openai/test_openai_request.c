@@ -95,7 +95,7 @@ START_TEST(minus_one_is_all_of_top_k)
 END_TEST
 
 /* Clients write them for greedy. */
-START_TEST(next_to_nothing_is_the_most_probable_token)
+START_TEST(tiny_top_p_and_temperature_mean_greedy)
 {
     static const char *const small[] = {"0", "0.0", "1e-60", "1e-9", "-0.0"};
     for (size_t i = 0; i < COUNT(small); i++) {
@@ -491,7 +491,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, each_number_has_its_range, 0, COUNT(numbers));
     tcase_add_test(tcase, minus_one_is_all_of_top_k);
-    tcase_add_test(tcase, next_to_nothing_is_the_most_probable_token);
+    tcase_add_test(tcase, tiny_top_p_and_temperature_mean_greedy);
     tcase_add_test(tcase, the_newer_name_of_max_tokens_counts);
     tcase_add_test(tcase, a_threshold_is_there_when_it_is_said);
     tcase_add_test(tcase, seeds_have_64_bits);

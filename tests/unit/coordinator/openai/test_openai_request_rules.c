@@ -151,7 +151,7 @@ static void check_refused_field(enum openai_kind kind, const void *of)
     }
 }
 
-START_TEST(what_would_change_the_text_is_refused)
+START_TEST(fields_that_would_change_the_text_are_refused)
 {
     for_kinds(refused_fields[_i].kinds, check_refused_field, &refused_fields[_i]);
 }
@@ -210,7 +210,7 @@ END_TEST
 
 /* Unsupported fields that would change the text may have the value that everybody gets, and no
  * other. */
-START_TEST(neutral_values_of_what_is_not_there_are_taken)
+START_TEST(neutral_values_of_unsupported_fields_are_taken)
 {
     static const struct {
         const char *field;
@@ -479,12 +479,13 @@ int main(void)
     tcase_add_test(tcase, best_of_is_n);
     tcase_add_test(tcase, no_tokens_are_scores_of_an_echo);
     tcase_add_test(tcase, usage_is_asked_for_in_streams);
-    tcase_add_loop_test(tcase, what_would_change_the_text_is_refused, 0, COUNT(refused_fields));
+    tcase_add_loop_test(tcase, fields_that_would_change_the_text_are_refused, 0,
+                        COUNT(refused_fields));
     tcase_add_test(tcase, no_tool_is_a_choice);
     tcase_add_test(tcase, answers_are_text);
     tcase_add_test(tcase, unknown_fields_are_named_once);
     tcase_add_test(tcase, fields_of_the_other_endpoint_are_ignored);
-    tcase_add_test(tcase, neutral_values_of_what_is_not_there_are_taken);
+    tcase_add_test(tcase, neutral_values_of_unsupported_fields_are_taken);
     tcase_add_test(tcase, special_tokens_are_read_as_the_fields_say);
     tcase_add_test(tcase, users_have_names_of_any_script);
     tcase_add_test(tcase, many_and_long_unknown_fields_are_cut);

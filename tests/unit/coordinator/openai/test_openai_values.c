@@ -165,7 +165,7 @@ START_TEST(a_long_refusal_is_cut)
 }
 END_TEST
 
-START_TEST(what_everybody_gets_anyway_is_empty)
+START_TEST(null_false_and_what_holds_nothing_are_empty)
 {
     static const char *const empty[] = {"null", "false", "\"\"", "[]", "{}"};
     static const char *const full[] = {"true", "0", "0.0", "\"0\"", "[0]", "{\"a\": null}"};
@@ -180,7 +180,7 @@ END_TEST
 
 /* ---- bodies ---- */
 
-START_TEST(what_is_no_json_is_refused_with_its_place)
+START_TEST(text_that_is_no_json_is_refused_with_its_place)
 {
     static const struct {
         const char *text, *words;
@@ -310,8 +310,8 @@ int main(void)
     tcase_add_test(tcase, lists_of_ids);
     tcase_add_test(tcase, more_than_the_arena_holds_is_refused);
     tcase_add_test(tcase, a_long_refusal_is_cut);
-    tcase_add_test(tcase, what_everybody_gets_anyway_is_empty);
-    tcase_add_test(tcase, what_is_no_json_is_refused_with_its_place);
+    tcase_add_test(tcase, null_false_and_what_holds_nothing_are_empty);
+    tcase_add_test(tcase, text_that_is_no_json_is_refused_with_its_place);
     tcase_add_test(tcase, texts_are_utf8);
     tcase_add_test(tcase, depth_is_bounded);
     tcase_add_test(tcase, a_body_is_charged_for_its_tree);

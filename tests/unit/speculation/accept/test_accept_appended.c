@@ -114,7 +114,7 @@ static double test_draws(struct world *world, enum accept_rule rule, bool is_dro
     return result.p_value;
 }
 
-START_TEST(found_guesses_behind_others_keep_the_distribution)
+START_TEST(found_guesses_after_others_keep_the_distribution)
 {
     const struct rule *rule = &accept_rules[_i];
     if (!rule->is_lossless || rule->is_greedy) return;
@@ -140,7 +140,7 @@ int main(void)
     Suite *suite = suite_create("accept_appended");
     TCase *tcase = tcase_create("statistics");
     tcase_set_timeout(tcase, 280);
-    tcase_add_loop_test(tcase, found_guesses_behind_others_keep_the_distribution, 0, RULE_COUNT);
+    tcase_add_loop_test(tcase, found_guesses_after_others_keep_the_distribution, 0, RULE_COUNT);
     tcase_add_loop_test(tcase, a_guess_that_is_dropped_by_its_value_is_found_out, 0, 2);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

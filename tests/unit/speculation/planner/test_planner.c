@@ -331,7 +331,7 @@ END_TEST
 
 /* Drafting that the step of other lanes hides costs nothing, so more guesses pay; what it does not
  * hide costs what it always did. */
-START_TEST(drafting_behind_a_step_of_others_is_free)
+START_TEST(drafting_during_a_step_of_others_is_free)
 {
     struct planner planner = taught(&costly);
     const struct planner_sequence seq = {.strategy = STRATEGY_PLANNED};
@@ -346,7 +346,7 @@ START_TEST(drafting_behind_a_step_of_others_is_free)
         planner_share(&copy, &lane, 1, &load);
         k[i] = lane.tree.n_chain;
     }
-    ck_assert_msg(k[0] <= 1 && k[1] >= 2 && k[1] <= 5, "alone K = %d, behind a step %d", k[0],
+    ck_assert_msg(k[0] <= 1 && k[1] >= 2 && k[1] <= 5, "alone K = %d, during a step %d", k[0],
                   k[1]);
 }
 END_TEST
@@ -361,7 +361,7 @@ START_TEST(a_useless_draft_reads_no_prompt)
 }
 END_TEST
 
-START_TEST(heuristic_is_hugging_faces)
+START_TEST(heuristic_is_that_of_transformers)
 {
     static const int accepted_of[] = {5, 7, 0, 9, 11, 13, 15, 16, 16, 3};
     static const int wanted[] = {5, 7, 9, 8, 10, 12, 14, 16, 16, 16};
@@ -495,9 +495,9 @@ int main(void)
     tcase_add_loop_test(tcase, probes_spend_one_percent_at_most, 0, 6);
     tcase_add_test(tcase, one_outlier_does_not_move_k);
     tcase_add_test(tcase, catching_up_is_charged);
-    tcase_add_test(tcase, drafting_behind_a_step_of_others_is_free);
+    tcase_add_test(tcase, drafting_during_a_step_of_others_is_free);
     tcase_add_test(tcase, a_useless_draft_reads_no_prompt);
-    tcase_add_test(tcase, heuristic_is_hugging_faces);
+    tcase_add_test(tcase, heuristic_is_that_of_transformers);
     tcase_add_test(tcase, fixed_and_threshold_take_what_is_allowed);
     tcase_add_test(tcase, nonsense_does_no_harm);
     tcase_add_test(tcase, prompts_are_predicted_as_they_are_seen);

@@ -184,7 +184,7 @@ END_TEST
 
 /* Guesses that depend on coins are no branch, because the draft's guesses depend on the same
  * ones. */
-START_TEST(what_is_drawn_is_no_branch)
+START_TEST(drawn_guesses_make_no_branch)
 {
     for (int is_fixed = 0; is_fixed < 2; is_fixed++) {
         static struct planner planner;
@@ -217,7 +217,7 @@ int main(void)
     TCase *tcase = tcase_create("simulated");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, branches_are_worth_it_where_they_are_made, 0, N_WORLDS);
-    tcase_add_test(tcase, what_is_drawn_is_no_branch);
+    tcase_add_test(tcase, drawn_guesses_make_no_branch);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -1,7 +1,7 @@
 /* ctest: labels=quick,slow libs=speculation timeout=120 */
-/* Guesses behind siblings in the planner: the order's trees against Sequoia's dynamic programme,
- * what is chosen against what is chosen without them in simulated texts of true times, and that
- * nothing changes where they do not pay. Seeds are fixed: a run repeats itself. */
+/* Guesses after siblings in the planner: the order's trees against Sequoia's dynamic programme,
+ * the choices against those without them in simulated texts of true times, and that nothing changes
+ * where they do not pay. Seeds are fixed: a run repeats itself. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static void know(struct planner *p, struct planner_sequence *seq, int pair)
     planner_prior_of(&p->counts, PLANNER_FIRST_ALPHA, &p->prior);
 }
 
-/* The same for the dynamic programme, from the planner's own numbers. */
+/* As know(), for the dynamic programme, from the planner's own numbers. */
 static void know_ranks(struct planner *p, const struct planner_sequence *seq,
                        struct tree_ranks *ranks)
 {
@@ -116,8 +116,9 @@ END_TEST
 
 /* ---- what is learned where they follow q ---- */
 
-/* What planner_observe_following teaches of a plan's place, of which a share of `stays` stay: the
- * ratio of its odds to those that are expected without it, `expected` being worked out by hand. */
+/* Checks what planner_observe_following teaches of a plan's place, of which a share of `stays`
+ * stay: the ratio of its odds to those that are expected without it, `expected` being worked out by
+ * hand. */
 static void check_learned(const struct growth *growth, const uint8_t *siblings, int place,
                           double expected, double stays)
 {
@@ -135,17 +136,17 @@ static void check_learned(const struct growth *growth, const uint8_t *siblings, 
 }
 
 /* Pair 0: siblings stay with 0.4 and 0.25, the chain's guesses with 0.8, 0.8 * 0.95, ... */
-START_TEST(what_trees_that_follow_q_bring_is_held_against_the_plan)
+START_TEST(trees_that_follow_q_are_compared_with_the_plan)
 {
     static const uint8_t siblings[DRAFT_MAX] = {2};
     const double first = 0.4, second = 0.6 * 0.25, chain = 0.8 * 0.95, last = 0.8 * 0.95 * 0.95;
     const struct growth one = {.n = 1, .parents = {-1}};
     const struct growth two = {.n = 2, .parents = {-1, -2}};
     const struct growth deep = {.n = 4, .parents = {-1, -1, 0, 1}};
-    /* Behind the first of two siblings; when the second stayed, the plan has nothing. */
+    /* After the first of two siblings; when the second stayed, the plan has nothing. */
     check_learned(&one, siblings, 1, first * chain / (first + second), 0.7);
     check_learned(&two, siblings, 1, chain, 0.9);
-    /* A guess and its sibling at place 1, and of place 2 one behind each. */
+    /* A guess and its sibling at place 1, and of place 2 one after each. */
     double both = chain + (1 - chain) * 0.4;
     check_learned(&deep, siblings, 1, first * both / (first + second), 0.5);
     check_learned(&deep, siblings, 2, last, 0.8);
@@ -199,9 +200,9 @@ struct world {
     const char *name;
     int n_lanes;
     double pass, row, read; /* of the draft; that each row adds to a step, and to a pass */
-    double alpha, grown;    /* of the chain, and behind siblings */
+    double alpha, grown;    /* of the chain, and after siblings */
     double sibling[SIBLINGS_MAX];
-    double least; /* tokens per time over those without guesses behind siblings */
+    double least; /* tokens per time over those without guesses after siblings */
     double most;
 };
 
@@ -229,8 +230,8 @@ struct sim {
     double us, n_tokens, n_grown;
 };
 
-/* Which of n guesses behind a guess of a growth or a sibling stays. Siblings there are worse by as
- * much as the first guesses are. */
+/* Which of n guesses after a guess of a growth or a sibling is accepted. Siblings there are worse
+ * by as much as the first guesses are. */
 static int kept_of(const struct world *w, int n)
 {
     int kept = 0;
@@ -292,7 +293,7 @@ static int play_lane(struct sim *sim, int i)
     return n + 1 + n_more;
 }
 
-/* Whether pass `pass` must read a guess after which something is made in it. */
+/* True if pass `pass` must read a guess after which something is made in it. */
 static bool is_read(const struct guess_tree *tree, int node, int pass)
 {
     for (int i = node + 1; i < tree->n; i++) {
@@ -397,7 +398,7 @@ static double speed_of(const struct world *world, bool grows, double *n_grown)
     return sim.n_tokens / sim.us;
 }
 
-START_TEST(guesses_behind_siblings_are_worth_it_where_they_are_made)
+START_TEST(guesses_after_siblings_pay_where_they_are_planned)
 {
     double none, grown;
     double siblings_alone = speed_of(&worlds[_i], false, &none);
@@ -412,7 +413,7 @@ END_TEST
 
 /* One lane in which they never stay has the plan that it has without them, to the last bit of the
  * predicted time. */
-START_TEST(a_plan_without_them_is_what_it_is_where_they_are_off)
+START_TEST(plan_without_guesses_after_siblings_is_that_of_growth_off)
 {
     static struct planner planners[2];
     struct planner_sequence seq;
@@ -469,7 +470,7 @@ static int wait_after(double step_us, bool pays, struct planner_lane *lane)
 }
 
 /* Looking takes 5 us for a lane, and 0.2 % of the time at most where nothing comes of it. */
-START_TEST(looking_for_them_takes_little_of_short_rounds)
+START_TEST(looking_for_growth_takes_little_of_short_rounds)
 {
     struct planner_lane lane;
     ck_assert_int_eq(wait_after(STEP_US, true, &lane), 0);
@@ -484,8 +485,8 @@ START_TEST(looking_for_them_takes_little_of_short_rounds)
 }
 END_TEST
 
-/* Guesses of finders keep their siblings, and nothing is made behind those. */
-START_TEST(what_was_found_does_not_grow)
+/* Guesses of finders keep their siblings, and nothing is made after those. */
+START_TEST(found_guesses_do_not_grow)
 {
     static struct planner p;
     struct planner_sequence seq;
@@ -517,13 +518,13 @@ int main(void)
     Suite *suite = suite_create("planner_grow");
     TCase *tcase = tcase_create("planner_grow");
     tcase_set_timeout(tcase, 120);
-    tcase_add_test(tcase, what_trees_that_follow_q_bring_is_held_against_the_plan);
+    tcase_add_test(tcase, trees_that_follow_q_are_compared_with_the_plan);
     tcase_add_loop_test(tcase, the_likeliest_guesses_are_the_best_tree, 0, N_PAIRS);
-    tcase_add_loop_test(tcase, guesses_behind_siblings_are_worth_it_where_they_are_made, 0,
-                        N_WORLDS);
-    tcase_add_loop_test(tcase, a_plan_without_them_is_what_it_is_where_they_are_off, 0, N_PAIRS);
-    tcase_add_test(tcase, looking_for_them_takes_little_of_short_rounds);
-    tcase_add_test(tcase, what_was_found_does_not_grow);
+    tcase_add_loop_test(tcase, guesses_after_siblings_pay_where_they_are_planned, 0, N_WORLDS);
+    tcase_add_loop_test(tcase, plan_without_guesses_after_siblings_is_that_of_growth_off, 0,
+                        N_PAIRS);
+    tcase_add_test(tcase, looking_for_growth_takes_little_of_short_rounds);
+    tcase_add_test(tcase, found_guesses_do_not_grow);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

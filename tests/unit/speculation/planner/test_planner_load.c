@@ -393,7 +393,7 @@ static void add_slices(const struct machine *machine, const double *alphas, cons
 
 /* A load that is new is served no slower than without guesses from its first tokens on, whatever
  * loads were before. */
-START_TEST(a_new_load_is_not_paid_for)
+START_TEST(new_load_is_served_no_slower_than_without_guesses)
 {
     static struct planner planner;
     const struct machine *machine = &machines[_i];
@@ -623,7 +623,7 @@ int main(void)
     tcase_add_loop_test(tcase, planned_is_nearly_the_best_fixed_k_at_every_load, 0,
                         N_MACHINES * N_WORKLOADS);
     tcase_add_loop_test(tcase, a_calibrated_planner_loses_little_at_first, 0, N_MACHINES);
-    tcase_add_loop_test(tcase, a_new_load_is_not_paid_for, 0, N_MACHINES);
+    tcase_add_loop_test(tcase, new_load_is_served_no_slower_than_without_guesses, 0, N_MACHINES);
     tcase_add_loop_test(tcase, a_new_coordinator_is_soon_near_the_best_k, 0, N_MACHINES);
     tcase_add_loop_test(tcase, texts_that_wait_for_their_first_token_count, 0, N_MACHINES);
     tcase_add_loop_test(tcase, prompts_in_every_step_do_no_harm, 0, N_MACHINES);

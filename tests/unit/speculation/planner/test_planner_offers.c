@@ -187,7 +187,7 @@ static double best_taken(const struct world *world)
     return best;
 }
 
-START_TEST(what_is_found_is_taken_where_it_pays)
+START_TEST(offers_are_taken_where_they_pay)
 {
     const struct world *w = &worlds[_i];
     double plain = rate_of(w, PLAIN, 0, false), drafted = rate_of(w, DRAFTED, 0, false);
@@ -280,7 +280,7 @@ int main(void)
 {
     Suite *suite = suite_create("planner_offers");
     TCase *tests = tcase_create("planner_offers");
-    tcase_add_loop_test(tests, what_is_found_is_taken_where_it_pays, 0, N_WORLDS);
+    tcase_add_loop_test(tests, offers_are_taken_where_they_pay, 0, N_WORLDS);
     tcase_add_test(tests, nothing_is_chosen_that_was_not_offered);
     suite_add_tcase(suite, tests);
     return check_main(suite);

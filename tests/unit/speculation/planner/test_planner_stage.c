@@ -154,7 +154,7 @@ START_TEST(rows_grow_by_half_beyond_what_was_measured)
 }
 END_TEST
 
-START_TEST(it_is_noticed_where_nothing_is_read_ahead)
+START_TEST(staging_counts_as_unused_where_nothing_is_read_ahead)
 {
     struct planner *p = planner_of(proportional);
     struct planner_sequence seq = {0};
@@ -328,7 +328,7 @@ END_TEST
 
 /* Four guesses were made ahead and cost the round nothing, which shows as long as each of the
  * others took a pass. */
-START_TEST(what_is_visible_is_learned_where_nothing_is_staged)
+START_TEST(visible_share_is_learned_where_nothing_is_staged)
 {
     for (int is_staged = 0; is_staged <= 1; is_staged++) {
         struct planner *p = planner_of(half);
@@ -345,7 +345,7 @@ END_TEST
 
 /* Learned counts of a text fade by the tokens that are committed, and those of a reason by the
  * rounds, also where it is no finder's. */
-START_TEST(what_was_learned_fades)
+START_TEST(learned_counts_fade)
 {
     static const int sources[] = {PLANNER_STAGED, PLANNER_APPENDED};
     struct planner *p = planner_of(half);
@@ -475,15 +475,15 @@ int main(void)
     tcase_add_loop_test(ahead, a_lane_reads_ahead_what_makes_its_passes_shortest, 0, 4);
     tcase_add_test(ahead, nothing_is_read_ahead_where_that_saves_nothing);
     tcase_add_test(ahead, rows_grow_by_half_beyond_what_was_measured);
-    tcase_add_test(ahead, it_is_noticed_where_nothing_is_read_ahead);
+    tcase_add_test(ahead, staging_counts_as_unused_where_nothing_is_read_ahead);
     tcase_add_test(ahead, lanes_read_ahead_together_or_not_at_all);
     tcase_add_test(ahead, agreement_is_learned_by_evidence_and_by_text);
     suite_add_tcase(suite, ahead);
     tcase_add_test(plans, a_pass_that_reads_ahead_teaches_the_time_of_its_rows);
     tcase_add_test(plans, later_passes_teach_the_time_of_their_rows);
     tcase_add_test(plans, reading_is_not_charged_with_what_is_read_ahead);
-    tcase_add_test(plans, what_is_visible_is_learned_where_nothing_is_staged);
-    tcase_add_test(plans, what_was_learned_fades);
+    tcase_add_test(plans, visible_share_is_learned_where_nothing_is_staged);
+    tcase_add_test(plans, learned_counts_fade);
     tcase_add_test(plans, guesses_that_take_no_pass_are_planned_in_greater_number);
     tcase_add_test(plans, a_guess_has_a_pass_of_its_own_where_that_is_cheaper);
     tcase_add_test(plans, the_draft_is_chosen_where_its_guesses_take_no_passes);

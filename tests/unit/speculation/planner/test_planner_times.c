@@ -57,7 +57,7 @@ END_TEST
 
 /* A knot that is used all the time takes the noise of the scale into its shape: the two drifted
  * apart without end, and what was not used with them. */
-START_TEST(what_is_not_used_does_not_drift)
+START_TEST(times_that_are_not_used_do_not_drift)
 {
     static struct planner_curve curve;
     curve = (struct planner_curve){0};
@@ -218,7 +218,7 @@ int main(void)
     TCase *tcase = tcase_create("tables");
     tcase_add_test(tcase, knots_are_exact_and_grow_apart);
     tcase_add_test(tcase, a_fit_never_falls_and_is_right_where_it_was_measured);
-    tcase_add_test(tcase, what_is_not_used_does_not_drift);
+    tcase_add_test(tcase, times_that_are_not_used_do_not_drift);
     tcase_add_test(tcase, the_scale_follows_the_load);
     tcase_add_test(tcase, a_step_grows_as_far_as_it_is_known);
     tcase_add_test(tcase, reading_has_its_share_of_a_step);

@@ -343,7 +343,7 @@ static int open_and_close(void *arg, struct error *error)
     return rc;
 }
 
-START_TEST(opening_without_memory_leaves_nothing_behind)
+START_TEST(opening_without_memory_leaks_nothing)
 {
     fail_alloc_each("edits_open", open_and_close, NULL, FAIL_OURS, 1);
 }
@@ -418,7 +418,7 @@ int main(void)
     tcase_add_test(tcase, lists_equal_a_count_over_the_whole_text);
     tcase_add_test(tcase, guesses_past_the_vocabulary_are_left_out);
     tcase_add_test(tcase, a_full_arena_is_an_error);
-    tcase_add_test(tcase, opening_without_memory_leaves_nothing_behind);
+    tcase_add_test(tcase, opening_without_memory_leaks_nothing);
     tcase_add_test(tcase, edited_candidates_are_sorted_again);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

@@ -115,7 +115,7 @@ START_TEST(a_choice_asks_for_more_only_when_the_best_are_edited_away)
 END_TEST
 
 /* Ties and masked columns leave no doubt, so nothing more is asked. */
-START_TEST(what_is_certain_is_not_asked_again)
+START_TEST(certain_answers_are_not_asked_again)
 {
     const struct sampling_params cold = {.top_p = 1};
     const struct sampling_params mass = {.temperature = 1, .top_p = 0.9f};
@@ -347,7 +347,7 @@ int main(void)
     tcase_add_test(tcase, an_entropy_without_digits_asks_for_the_best);
     tcase_add_test(tcase, a_row_without_any_token_left_is_an_error);
     tcase_add_test(tcase, a_choice_asks_for_more_only_when_the_best_are_edited_away);
-    tcase_add_test(tcase, what_is_certain_is_not_asked_again);
+    tcase_add_test(tcase, certain_answers_are_not_asked_again);
     tcase_add_test(tcase, only_edits_that_matter_are_named);
     tcase_add_test(tcase, a_want_without_edits_asks_what_it_always_asked);
     tcase_add_test(tcase, too_many_edits_ask_for_the_whole_row);

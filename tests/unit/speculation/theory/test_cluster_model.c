@@ -59,7 +59,7 @@ START_TEST(one_stream_is_the_theory_of_one_stream)
 }
 END_TEST
 
-START_TEST(the_best_k_is_the_best)
+START_TEST(predicted_best_k_has_the_most_tokens_per_second)
 {
     const struct cluster_costs costs = costs_of(0.7);
     struct cluster_question q = one;
@@ -154,7 +154,7 @@ START_TEST(many_groups_saturate_the_engine_as_counted)
 END_TEST
 
 /* An engine for each group, and one device that drafts for all of them. */
-START_TEST(engines_share_what_drafts)
+START_TEST(one_drafting_device_limits_all_engines)
 {
     struct cluster_costs costs = costs_of(0.7);
     struct cluster_question q = one;
@@ -270,12 +270,12 @@ int main(void)
     Suite *suite = suite_create("cluster_model");
     TCase *tcase = tcase_create("predictions");
     tcase_add_test(tcase, one_stream_is_the_theory_of_one_stream);
-    tcase_add_test(tcase, the_best_k_is_the_best);
+    tcase_add_test(tcase, predicted_best_k_has_the_most_tokens_per_second);
     tcase_add_test(tcase, a_curve_is_interpolated_and_goes_on);
     tcase_add_test(tcase, ranks_divide_the_compute_and_add_sums);
     tcase_add_test(tcase, sums_that_were_not_measured_come_from_hops);
     tcase_add_test(tcase, many_groups_saturate_the_engine_as_counted);
-    tcase_add_test(tcase, engines_share_what_drafts);
+    tcase_add_test(tcase, one_drafting_device_limits_all_engines);
     tcase_add_test(tcase, as_many_coordinators_as_keep_below_the_utilization);
     tcase_add_test(tcase, cores_of_one_host_are_shared);
     tcase_add_test(tcase, bytes_of_a_link_are_a_limit);

@@ -20,7 +20,7 @@ START_TEST(table_1_of_the_paper)
 }
 END_TEST
 
-START_TEST(edges)
+START_TEST(extreme_alphas_and_k_0_agree_with_the_formula)
 {
     ck_assert(speedup_tokens(1, 4) == 5);
     ck_assert(speedup_tokens(0, 4) == 1);
@@ -63,7 +63,7 @@ int main(void)
     Suite *suite = suite_create("plan");
     TCase *tcase = tcase_create("formulas");
     tcase_add_loop_test(tcase, table_1_of_the_paper, 0, 6);
-    tcase_add_test(tcase, edges);
+    tcase_add_test(tcase, extreme_alphas_and_k_0_agree_with_the_formula);
     tcase_add_test(tcase, guessing_pays_when_alpha_exceeds_c);
     tcase_add_test(tcase, round_trips_and_rows_shift_the_best_k);
     suite_add_tcase(suite, tcase);
