@@ -74,16 +74,16 @@ static int set_echo(const struct work *w, int i, const struct job *job, struct e
 {
     const struct openai_prompt *prompt = openai_prepared_prompt(&w->prepared, i);
     const struct generate_request *request = &w->prepared.request.generate;
-    size_t n_before = 0, n_behind = 0;
+    size_t n_before = 0, n_after = 0;
     if (!request->echo) return 0;
     if (!prompt->text) return echo_ids(w, i, prompt, err);
     if (!request->adds_no_special) {
-        tokenizer_count_added(w->task->admission->tok, &n_before, &n_behind);
+        tokenizer_count_added(w->task->admission->tok, &n_before, &n_after);
     }
     const struct openai_echo echo = {.text = prompt->text,
                                      .len = prompt->len,
                                      .special_begin = (int)n_before,
-                                     .special_end = (int)(job->prompt.n - n_behind)};
+                                     .special_end = (int)(job->prompt.n - n_after)};
     return openai_answer_set_echo(w->answer, i, &echo, err);
 }
 

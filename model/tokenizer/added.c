@@ -89,7 +89,7 @@ static size_t blanks_before(struct text text, size_t begin, size_t least)
     return begin;
 }
 
-static size_t blanks_behind(struct text text, size_t end)
+static size_t blanks_after(struct text text, size_t end)
 {
     size_t used;
     while (end < text.len && text_is_space(text_char(text.data + end, &used)))
@@ -133,7 +133,7 @@ const struct added_token *added_set_next(const struct added_set *set, struct tex
         if (token->single_word && !stands_alone(text, *begin, *end)) continue;
         if (token->lstrip)
             *begin = blanks_before(text, *begin, covered < *begin ? covered : *begin);
-        if (token->rstrip) *end = blanks_behind(text, *end);
+        if (token->rstrip) *end = blanks_after(text, *end);
         return token;
     }
     return NULL;

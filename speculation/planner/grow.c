@@ -5,7 +5,7 @@
 
 /* Guesses after siblings stay more or less often than those of the chain; by how much is learned
  * over all texts (grow_learn.c). */
-static float behind_sibling(float chance, float shift)
+static float after_sibling(float chance, float shift)
 {
     float odds = planner_odds(chance) * shift;
     return odds / (1 + odds);
@@ -19,12 +19,12 @@ static void set_chances(struct planner_growing *g, struct planner *p,
     float shift = planner_trust_shift(&p->grown);
     for (int i = 0; i < planner_lane_most(lane); i++) {
         g->chances[0][i] = planner_chain_next(&chain);
-        g->chances[1][i] = behind_sibling(g->chances[0][i], shift);
+        g->chances[1][i] = after_sibling(g->chances[0][i], shift);
     }
     for (int i = 0; i < SIBLINGS_MAX; i++) {
         g->siblings[0][i] =
             planner_sibling_chance(&p->siblings[drafter], &lane->seq->sibling_trust[drafter], i);
-        g->siblings[1][i] = behind_sibling(g->siblings[0][i], shift);
+        g->siblings[1][i] = after_sibling(g->siblings[0][i], shift);
     }
 }
 
@@ -44,7 +44,7 @@ static void offer(struct planner_growing *g, struct planner_node node, float bef
 }
 
 /* After the guess that was taken last, and beside it. */
-static void offer_behind(struct planner_growing *g, const struct planner_lane *lane)
+static void offer_after(struct planner_growing *g, const struct planner_lane *lane)
 {
     int at = g->n_taken - 1, position = g->taken[at].position + 1;
     const struct planner_node *parent = &g->taken[at];
@@ -130,7 +130,7 @@ struct planner_pair planner_grow_take(struct planner_growing *g, const struct pl
     g->next[g->best] = g->next[--g->n_next];
     g->tokens += taken->survival;
     taken->rows = (int8_t)rows_read(g);
-    offer_behind(g, &lanes[lane]);
+    offer_after(g, &lanes[lane]);
     offer_beside(g, &lanes[lane]);
     return best_of(g, lanes, lane);
 }

@@ -155,8 +155,8 @@ static uint64_t stale_after(const struct planner_knot *knot, bool is_rival, bool
     return is_plain ? 4 * STALE_ROUNDS * known / SURE_TIMES : UINT64_MAX;
 }
 
-/* Of the numbers of guesses that may be measured again, returns the one whose rows were timed
- * longest ago. */
+/* Returns the number of guesses whose rows were timed longest ago, among those that may be measured
+ * again. */
 static struct choice stalest(struct planner_sum sum, struct planner_order *order,
                              const struct choice *best)
 {

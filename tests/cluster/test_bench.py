@@ -93,7 +93,7 @@ class Bench:
             return json.load(file)["quartiles"]
 
     def has_rows(self, n):
-        """Whether the CSV has n rows yet."""
+        """True if the CSV has n rows yet."""
         try:
             with open(self.csv, encoding="utf-8") as file:
                 return len(file.readlines()) > n
@@ -146,7 +146,7 @@ def test_rows_are_the_counters_of_generate(cluster):
 
 
 def test_places_and_requests_add_up(cluster):
-    """What the columns of places and the records of requests say is what the rows say."""
+    """Columns of places and records of requests agree with the rows."""
     with Bench(cluster) as bench:
         bench.run("--prompts", bench.prompts, "--requests", "3", "-r", "2", "-n", "40",
                   "--sweep", "K=0,3", "--warmup", "1", *GREEDY)

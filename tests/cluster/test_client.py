@@ -138,7 +138,7 @@ def test_reference_prompts_continue_as_the_reference(cluster):
     for prompt in golden["prompts"]:
         r = json_of(cluster, "generate", prompt["text"], "-n", "96", *GREEDY)
         assert r["prompt_token_ids"] == prompt["ids"]
-        # The reference has fp32 activations: behind its first near tie the texts may differ.
+        # The reference has fp32 activations: after its first near tie the texts may differ.
         sure = next((i for i, margin in enumerate(prompt["greedy_margins"]) if margin < 0.1), 96)
         assert sure > 0 and r["token_ids"][:sure] == prompt["greedy_ids"][:sure]
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # ctest: labels=full,brief libs=client beside=yes timeout=300
-"""What a request can ask for beside a prompt: several texts, log-probabilities, penalties, biases,
-bans, ends, a share of the service; and what describe counts of it. One real cluster.
+"""Things that a request can ask for beside a prompt: several texts, log-probabilities, penalties,
+biases, bans, ends, a share of the service; and what describe counts of it. One real cluster.
 Usage: test_client_request.py BUILD_FOLDER [PART_OF_A_NAME]"""
 import os
 import shutil

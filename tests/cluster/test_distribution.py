@@ -9,7 +9,7 @@ too. The seeds are fixed: a run repeats itself. The same is asked of strategies 
 fewer draws (test_strategies.c has more); there the planner's timings matter, so those draws do not
 repeat. At the end all guesses are made while the target verifies the round before, then guesses are
 found in the text itself, and drawn from what other texts have said; and trees of the draft go on
-behind siblings.
+after siblings.
 
 Most draws come from a small synthetic pair, because a draw costs most of its time in the models:
 what is tested does not depend on them. Some come from the tales pair, which is trained. Groups have
@@ -144,7 +144,7 @@ def check_forgets(build, report, rule, done, exact):
 
 
 def check_power(build, report, done, exact):
-    """The same draws against a distribution that is a little off must not pass."""
+    """Checks that the same draws do not pass for a distribution that is a little off."""
     gap = 1.5 * fit_pairs(build, done, exact)["detectable_tv"]
     tilted = {pair: p * (1 + 2 * gap * (-1) ** i) for i, (pair, p) in enumerate(exact.items())}
     total = sum(tilted.values())
@@ -199,7 +199,7 @@ def check_strategies(build, report, exact):
 
 def edits_of(exact):
     """Edits that move much of the distribution: tokens that are likely are lowered or banned, some
-    behind another one, and one of the prompt is raised."""
+    after another one, and one of the prompt is raised."""
     first = collections.Counter()
     for (a, _), p in exact.items():
         first[a] += p
@@ -275,8 +275,9 @@ def check_ahead(build, report):
 
 
 def likely_loop(build):
-    """A prompt that ends as it began, so that what is found behind its beginning is guessed. It is
-    one behind which the target often goes on like that. With the exact distribution behind it."""
+    """Returns a prompt that ends as it began, so that the tokens found after its beginning are
+    guessed, and the exact distribution after it. The target often goes on after it as the prompt
+    did after its beginning."""
     best = None
     for a in {a for a, _ in exact_pairs(build, PROMPT, TOP_K, target=SMALL)}:
         prompt = PROMPT + [a] + PROMPT
@@ -357,7 +358,8 @@ def check_store(build, report, exact):
 
 
 def count_grown(cluster, rule, first_seed):
-    """Guesses behind siblings in some texts of the kind that is drawn, and those that stay."""
+    """Counts guesses after siblings in some texts of the kind that is drawn, and those that are
+    accepted."""
     n_made = n_kept = 0
     for seed in range(first_seed, first_seed + N_SHOWN):
         made = json.loads(cluster.outrider(
@@ -382,8 +384,8 @@ def draw_grown(cluster, report, rule, n_draws, first_seed):
 
 
 def check_grown(build, report, exact):
-    """Guesses behind siblings, which the planner makes where rows cost nothing beside the link.
-    What it chooses depends on times, so these draws do not repeat. Each rule has several clusters,
+    """Guesses after siblings, which the planner makes where rows cost nothing beside the link. What
+    it chooses depends on times, so these draws do not repeat. Each rule has several clusters,
     because all of them wait for the link most of the time."""
     way = {"kind": Farther, "worker_flags": ONE_THREAD,
            "coordinator_flags": ["--half-batches", "off", "--draft-ahead", "off"]}
@@ -413,7 +415,7 @@ def check_grown(build, report, exact):
 
 
 def check_shared(build, report, exact):
-    """Trees whose places have 3, 6 and 6 guesses, behind those that the draft's q says."""
+    """Trees whose places have 3, 6 and 6 guesses, after those that the draft's q says."""
     way = {"worker_flags": ONE_THREAD,
            "coordinator_flags": ["--half-batches", "off", "--trees", "dynamic:3,2,1"]}
     with small_cluster(build, **way) as cluster, small_cluster(build, **way) as other:

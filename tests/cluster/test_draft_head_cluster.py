@@ -83,8 +83,9 @@ def check_distribution(report, build, cluster, path):
 
 
 def check_served(report, cluster, path):
-    """What was served by a coordinator that was started twice. The seeds are fixed and `coupled`
-    text is the same everywhere, so the list is too; the head that follows is chosen from it."""
+    """Counts the tokens served by a coordinator that was started twice. The seeds are fixed and
+    `coupled` text is the same everywhere, so the list is too; the head that follows is chosen from
+    it."""
     wanted = collections.Counter()
     for life in range(2):
         use_head(cluster, None, "--count-tokens", path)

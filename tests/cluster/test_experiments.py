@@ -155,7 +155,8 @@ def test_a_lost_program_ends_the_rest(cluster):
 
 
 def test_the_overlay_of_kubernetes(cluster):
-    """What would be applied, as kubectl renders it, has as many groups and ranks as were asked."""
+    """The objects that would be applied, as kubectl renders them, have as many groups and ranks as
+    were asked."""
     command = [os.path.join(EXPERIMENTS, "start-kubernetes"), "--print", "--groups", "3"]
     for more, kind, count in ((["-T", "4"], "LeaderWorkerSet", 4),
                               (["--groups-are", "StatefulSet", "--overlay",

@@ -323,7 +323,7 @@ class Groups(FolderTest):
             os.remove(server.log_path)
 
     def check_not_used(self, addresses, *words):
-        """What makes no whole group beside one that serves is told of, and ends nothing."""
+        """Ranks that make no whole group beside one that serves are told of, and end nothing."""
         server = start("outrider-coordinator", self.folder, "--draft", DRAFT, "--target",
                        ",".join(addresses), "--listen", self.listen)
         try:

@@ -27,7 +27,7 @@ class Group(Cluster):
 
 
 class GroupOnHosts(Group):
-    """The same with a host file, whose one host is this one."""
+    """As Group, with a host file whose one host is this one."""
 
     def start_workers(self):
         hosts = os.path.join(self.folder, "hosts")
@@ -64,7 +64,7 @@ class GroupProgram(unittest.TestCase):
             self.assertEqual(group.workers.wait(40), 0)
 
     def test_with_a_host_file_a_text_is_finished_and_the_status_is_143(self):
-        """Not 0: whoever runs it as a job would take that for the end of the job."""
+        """Not 0, because a job scheduler would take that for the end of the job."""
         with GroupOnHosts(BUILD, 2, worker_flags=["--drain-timeout", "30"]) as group:
             busy = group.popen("generate", "Once upon a time", "-n", "700", "--ignore-eos", "-K",
                                "0", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=coordinator beside=yes timeout=300
-"""What clients see while a rank hangs in a step: those whose time is over, who cancel or who leave
-are done with at once, whether they wait or are in the step, and others may take their places in the
-queue; a place is used again when the step is answered. /ready says that the group is late, a group
-that does not answer is let go after seconds, and SIGTERM ends the coordinator in its time."""
+"""Clients while a rank hangs in a step: those whose time is over, who cancel or who leave are done
+with at once, whether they wait or are in the step, and others may take their places in the queue; a
+place is used again when the step is answered. /ready says that the group is late, a group that does
+not answer is let go after seconds, and SIGTERM ends the coordinator in its time."""
 import json
 import os
 import signal

@@ -41,7 +41,8 @@ def generate(run, what, *more, n=N_TOKENS):
 
 
 def texts_of_one_host():
-    """What the same models write on one host without any of this: texts[n] = greedy, seeded."""
+    """Texts that the same models write on one host without any of this: texts[n] = greedy,
+    seeded."""
     with Cluster(BUILD, n_ranks=1) as cluster:
         return {n: [generate(cluster.outrider, (*what, *more), n=n)["text"]
                     for what in (GREEDY, SEEDED)]
@@ -238,7 +239,7 @@ class Preflight(unittest.TestCase):
         cls.hosts.close()
 
     def refused(self, **options):
-        """What a group says that cannot start."""
+        """Returns the log of a group that cannot start."""
         Preflight.n += 1
         group = self.world.start_group(f"group{self.n}", "--restarts", "0", **options)
         self.assertEqual(group.wait(30), 1, group.log())

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=base beside=yes timeout=300
-"""What the HTTP door refuses, and how: requests that are wrong, that come while the group is away
-or the queue is full, and those of other sites' pages."""
+"""Requests that the HTTP door refuses, and how: requests that are wrong, that come while the group
+is away or the queue is full, and those of other sites' pages."""
 import json
 import re
 import sys
@@ -193,7 +193,8 @@ class Errors(unittest.TestCase):
 
 
 class Group(unittest.TestCase):
-    """What clients see while the target group is away, or has more to do than it may have."""
+    """Answers that clients get while the target group is away, or has more to do than it may
+    have."""
 
     def test_lost_and_found(self):
         with Cluster(BUILD, http=True) as own:
@@ -238,7 +239,7 @@ class Group(unittest.TestCase):
 
 
 class Sites(unittest.TestCase):
-    """What pages of other origins may do."""
+    """Rights of pages of other origins."""
 
     def test_cross_origin(self):
         with Cluster(BUILD, http=True, coordinator_flags=["--cors", "https://a.example"]) as own:

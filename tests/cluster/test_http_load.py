@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # ctest: labels=full,memory libs=base timeout=900
 """The HTTP door under crowds and under attack: a thousand streams at once of which none is lost,
-hundreds of clients that vanish in mid-stream and leave nothing behind, and thousands of requests
-that are wrong in every way, of which each gets the right status and none costs anybody else
-anything."""
+hundreds of clients that vanish in mid-stream and leave nothing over, and thousands of requests that
+are wrong in every way, of which each gets the right status and none costs anybody else anything."""
 import asyncio
 import http.client
 import json
@@ -58,7 +57,8 @@ async def connect():
 
 
 async def exchange(data, timeout=60 * SLOW):
-    """What comes back for these bytes until the server closes; b"" where it cuts the connection."""
+    """Returns what comes back for these bytes until the server closes; b"" where it cuts the
+    connection."""
     reader, writer = await connect()
     try:
         writer.write(data)

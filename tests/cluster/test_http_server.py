@@ -136,7 +136,7 @@ class Answers(unittest.TestCase):
             self.assertTrue(answer.endswith(b"who?\n"), answer)
 
     def test_refused_with_a_small_body(self):
-        """The connection goes on behind it."""
+        """The connection goes on after it."""
         answer = self.server.send(b"POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n"
                                   b"abcGET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n")
         self.assertIn(b" 401 ", answer[:20])
@@ -168,7 +168,7 @@ class Answers(unittest.TestCase):
         self.assertEqual(self.server.get("/echo", b"x" * BODY_BYTES_MAX)[0], 200)
 
     def test_client_leaves_in_mid_body(self):
-        """What is kept with an exchange is released, and its bytes count no more."""
+        """An exchange's memory is released, and its bytes count no more."""
         for _ in range(2 * BODIES_BYTES_MAX // BODY_BYTES_MAX):
             with self.server.connect() as connection:
                 connection.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n"
@@ -246,8 +246,8 @@ class Answers(unittest.TestCase):
             self.assertIn(b" 200 ", first)
             check_refused(self, rest, b"400")
 
-    def test_nothing_is_read_behind_chunks(self):
-        """Where they end, a proxy may read differently: here behind the LF of an extension."""
+    def test_nothing_is_read_after_chunks(self):
+        """Where they end, a proxy may read differently: here after the LF of an extension."""
         hidden = b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n"
         for chunks in (b"3\r\nabc\r\n0\r\n\r\n", b"3;a\nabc\r\n0\r\n\r\n",
                        b"3\r\nabc\r\n0\r\nA: b\n\n", b"3\r\nabc\r\n0\r\n: b\r\n\r\n"):
@@ -383,7 +383,7 @@ class Leaving(unittest.TestCase):
 
 
     def test_end_waits_for_slow_readers(self):
-        """They get their answer whole, and none is taken behind it."""
+        """They get their answer whole, and no further request is taken."""
         with Server("30,30,60000") as server:
             with slow_reader(server, f"/big?n={BIG_BYTES}") as connection:
                 parts = [connection.recv(100)]

@@ -41,7 +41,7 @@ GRACE = 10
 LOST_S = 25  # until everybody knows that a pod is gone; keepalive takes 8 s
 MOST_READY_SECONDS = 2 # of the release build, the only one that this test runs with
 BINDS = {"/models": TALES}
-# What the build writes itself: everything else is a file of a package.
+# Files that the build writes itself: everything else is a file of a package.
 OWN_FILES = re.compile(
     r"usr/bin/outrider(-[a-z]+)?|usr/share/doc/outrider/.*|var/lib/dpkg/status\.d/.*"
     r"|etc/(passwd|group|nsswitch\.conf|os-release)|etc/openmpi/.*|etc/ssh/.*")
@@ -355,8 +355,8 @@ def pods_of_three_groups(node):
 
 
 def pods_that_come_back_under_other_addresses(node):
-    """Two workers behind a name. One is lost and comes back elsewhere, and then the other one, so
-    that whoever answers at last is one that was found by the name."""
+    """Two workers share a name. One is lost and comes back elsewhere, and then the other one, so
+    that the worker that answers at last is one that was found by the name."""
     workers = [start_worker(node), start_worker(node)]
     node.name("workers.test", *[worker.ip for worker in workers])
     coordinator = start_coordinator(node, "dns:workers.test:7071", "--log-level", "debug")

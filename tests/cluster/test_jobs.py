@@ -248,7 +248,7 @@ class Breaks(JobsTest):
         cls.world.start()
 
     def expect(self, path):
-        """What a run that nothing disturbs gives, of jobs of their own."""
+        """Returns the answers of a run that nothing disturbs, of jobs of their own."""
         return {line: r["choices"] for line, r in self.submit(path, "--run", "calm").items()}
 
     def wait_running(self, n=1):
@@ -328,7 +328,7 @@ class Breaks(JobsTest):
         self.assertEqual(client.returncode, 0, errors)
         results = self.by_line(self.written())
         self.assertEqual({n: r["choices"] for n, r in results.items()}, expected)
-        # Those that were running were submitted twice.
+        # Jobs that were running were submitted twice.
         self.assertEqual(len(self.listed()), n_before + 6 + n_lost)
 
     def test_nobody_there_for_too_long(self):

@@ -163,7 +163,7 @@ class Calls(KeysTest):
         self.assertEqual((again[1][0], again[12]), (mine, [1]))
 
     def test_weights_are_shares_of_turns(self):
-        """All wait behind one text; in each turn alice gets three jobs and bob gets one."""
+        """All wait for one text; in each turn alice gets three jobs and bob gets one."""
         blocker = self.caller("carol").stream("Generate", request(n=900))
         next(blocker)
         n = TURN_TOKENS - len("Once upon a time") // 4 - 4

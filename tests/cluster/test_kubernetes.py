@@ -56,7 +56,8 @@ def coordinator_series():
 
 
 def made_metrics():
-    """Of prometheus-adapter.yaml, whose sources must be metrics of the coordinator."""
+    """Returns the metrics of prometheus-adapter.yaml, whose sources must be metrics of the
+    coordinator."""
     series = coordinator_series()
     return {rule["name"]["as"] for rule in adapter_rules() if source_of(rule) in series}
 

@@ -97,7 +97,7 @@ class Container:
 
 
 def runs(command, patience):
-    """Whether a program of ours ends well in time."""
+    """True if a program of ours ends well in time."""
     try:
         return subprocess.run([os.path.join(PROGRAMS, command[0]), *command[1:]],
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -118,7 +118,7 @@ def get(port, path, patience=5):
 
 
 class Run:
-    """What one test started."""
+    """Programs that one test started."""
 
     def __init__(self):
         self.folder = tempfile.mkdtemp(prefix="outrider-kube-")

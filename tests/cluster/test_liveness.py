@@ -64,7 +64,7 @@ def may_trace():
 
 
 class LiveWatch(threading.Thread):
-    """What the health "live" has been, from the beginning."""
+    """Keeps the values of the health "live", from the beginning."""
 
     def __init__(self, address):
         super().__init__()

@@ -120,7 +120,7 @@ class Soak(FaultTest):
         return self.check_text(self.ask(number, message), which, n)
 
     def edited(self, number, rng):
-        """What changes p, with the log-probabilities of each token."""
+        """Asks for changes of p, with the log-probabilities of each token."""
         draft = rng.choice(({}, {"n_draft": 0}, {"n_draft": 3}))
         which, n, message = self.greedy(rng, **EDITS, **draft)
         answer = self.ask(number, message)
@@ -252,8 +252,8 @@ class Soak(FaultTest):
                    if what == outcome and (not kinds or kind in kinds))
 
     def check_ends(self, before, after):
-        """What clients saw and what the engine counted. Of those who left, the engine may have
-        ended some before it learned of that, and never have heard of others."""
+        """Compares what clients saw with what the engine counted. The engine may have ended some of
+        the clients who left before it learned of that, and never have heard of others."""
         ends = {end: after.ends[end] - before.ends[end] for end in after.ends}
         print(ends, dict(self.outcomes), file=sys.stderr)
         n_gone = (self.count("CANCELLED", "cancel") + 2 * self.count("left twice") +

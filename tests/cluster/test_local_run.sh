@@ -1,7 +1,7 @@
 #!/bin/bash
 # ctest: labels=full libs=client timeout=240
 # deploy/local/run itself, on the build folder as it is: the text, several runs at a time, and that
-# no process and no file is left behind, however a run ends.
+# no process and no file is left over, however a run ends.
 # Usage: test_local_run.sh BUILD_FOLDER
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)

@@ -2,7 +2,7 @@
 # ctest: labels=full libs=base timeout=120
 """locust, unmodified, against the HTTP door: twenty users of both of its clients complete, chat,
 read streams and leave them. Nothing fails, the coordinator's figures are those of locust, and
-nothing of the users is left behind."""
+nothing of the users is left over."""
 import json
 import os
 import re
@@ -26,8 +26,8 @@ KINDS = ("complete", "chat", "stream", "vanish")
 
 
 def run_locust(url):
-    """What locust counted, by the name of the request. A user who is in the middle of a request
-    when the time is over finishes it, so that each request that was sent is counted."""
+    """Returns what locust counted, by the name of the request. A user who is in the middle of a
+    request when the time is over finishes it, so that each request that was sent is counted."""
     done = subprocess.run(
         [sys.executable, "-m", "locust", "--headless", "--locustfile", USERS, "--host", url,
          "--users", str(N_USERS), "--spawn-rate", str(N_USERS), "--run-time", f"{SECONDS}s",
@@ -56,7 +56,7 @@ def ends(page):
 
 
 def value(page, name):
-    """Of a metric without labels of its own."""
+    """Returns the value of a metric without labels of its own."""
     return next(v for full, v in page.items() if re.fullmatch(name + r"(\{.*\})?", full))
 
 

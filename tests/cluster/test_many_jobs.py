@@ -38,7 +38,7 @@ KINDS = (
     {"temperature": 1, "rule": "rejection", "strategy": "heuristic", "n_draft": 6},
 )
 
-# What changes p, and what is told of it.
+# Edits that change p, and what is told of it.
 EDITS = (
     {"repetition": 1.3},
     {"presence": 0.8, "frequency": 0.5},
@@ -94,7 +94,7 @@ def make_jobs(seed):
 
 
 def shares(prompt, earlier):
-    """Whether a block of the prompt's KV could be there already."""
+    """True if a block of the prompt's KV could be there already."""
     begin = prompt[:BLOCK_TOKENS]
     return len(begin) == BLOCK_TOKENS and any(one[:BLOCK_TOKENS] == begin for one in earlier)
 

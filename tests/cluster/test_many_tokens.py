@@ -28,7 +28,7 @@ N_TEXTS = 20        # compared with each set of options, then there are others
 PROMPT_TOKENS = 60  # at most
 CUT_VOCABULARY = 4000
 RANKS = (1, 2)
-# Of one rank texts lose their places now and then.
+# With one rank texts lose their places now and then.
 WORKER = {1: ["--threads", "1", "--kv-tokens", "2048"], 2: ["--threads", "1"]}
 IN_FLIGHT = 16
 EVERYTHING = ["--draft-ahead", "on", "--draft-staged", "on", "--half-batches", "on", "--lookup",

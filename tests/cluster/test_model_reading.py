@@ -36,7 +36,7 @@ libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
 
 
 def resident_bytes(path):
-    """Of a file, in the page cache."""
+    """Returns how many bytes of a file are in the page cache."""
     size = os.path.getsize(path)
     flags = ctypes.create_string_buffer((size + PAGE - 1) // PAGE)
     fd = os.open(path, os.O_RDONLY)
@@ -56,8 +56,9 @@ def drop(path):
 
 
 def expected_bytes(n_ranks):
-    """What a rank has to read: the embedding, which is the head too; its rows of the matrices that
-    are cut by rows; its part of each row of those that are cut by columns, in whole pages."""
+    """Returns the bytes that a rank has to read: the embedding, which is the head too; its rows of
+    the matrices that are cut by rows; its part of each row of those that are cut by columns, in
+    whole pages."""
     embedding = VOCAB * DIM
     by_rows = (DIM + 2 * KV_DIM + 2 * FFN) * DIM // n_ranks
     by_columns = sum(rows * min(2 * width, 2 * width // n_ranks + PAGE)

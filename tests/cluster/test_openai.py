@@ -234,7 +234,7 @@ class Completions(unittest.TestCase):
                          logprobs.token_logprobs)
 
     def test_loglikelihood(self):
-        """What lm-evaluation-harness does: ids, one token more, echo, logprobs."""
+        """Sends a request as lm-evaluation-harness does: ids, one token more, echo, logprobs."""
         context, rest = self.ids("Once upon a time"), self.ids(" there was a king")
         made = client.completions.create(model="target", prompt=[context + rest] * 2, max_tokens=1,
                                          temperature=0, logprobs=1, echo=True)
@@ -324,7 +324,7 @@ class Completions(unittest.TestCase):
 
 
 class LargeAnswers(unittest.TestCase):
-    """What an answer keeps until it has been read is charged to --queue-bytes."""
+    """An answer that is kept until it has been read is charged to --queue-bytes."""
     ASK = {"prompt": list(range(300, 1300)), "max_tokens": 0, "echo": True, "logprobs": 64, "n": 8}
 
     def test_what_nobody_reads_is_kept(self):

@@ -83,7 +83,7 @@ def argp_section(name, command):
 
 
 def script_section(name):
-    """The same of a script, whose help is the comment at its top."""
+    """As argp_section, for a script, whose help is the comment at its top."""
     lines = help_of([os.path.join(SOURCE, name)])
     usage = next(i for i, line in enumerate(lines) if line.startswith(f"  {name} "))
     section = [f"## {name}", "", f"  {lines[usage]}", "", *paragraphs(lines[:usage]), ""]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=base beside=yes timeout=300
-"""What the page for browsers does when something is wrong or out of the ordinary, in Chromium: a
-server that dies in mid-stream, a queue that is full, prompts that are too long, a clipboard that is
-closed, texts that look like markup, and texts of thousands of tokens. Where there is no Chromium
-everything is skipped."""
+"""The page for browsers when something is wrong or out of the ordinary, in Chromium: a server that
+dies in mid-stream, a queue that is full, prompts that are too long, a clipboard that is closed,
+texts that look like markup, and texts of thousands of tokens. Where there is no Chromium everything
+is skipped."""
 import json
 import sys
 import unittest

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=base beside=yes timeout=600
-"""What a request predicts as its answer: the text stays what plain decoding writes, with a draft
-model and without any other drafter, for each strategy, for several texts of a prompt and where
-texts lose their places; an answer that was predicted takes few rounds, one that was predicted with
-changes is found again behind each, and a wrong prediction costs little. The doors of HTTP, of gRPC
-and of jobs take it.
+"""Answers that a request predicts: the text stays what plain decoding writes, with a draft model
+and without any other drafter, for each strategy, for several texts of a prompt and where texts lose
+their places; an answer that was predicted takes few rounds, one that was predicted with changes is
+found again after each, and a wrong prediction costs little. The doors of HTTP, of gRPC and of jobs
+take it.
 
 Usage: test_prediction.py BUILD_FOLDER
 """
@@ -112,7 +112,7 @@ class Texts(unittest.TestCase):
                 self.assertLessEqual(rejected, 20)
                 self.assertEqual(got["outrider"][0]["predicted_accepted"], accepted)
 
-    def test_an_answer_is_found_again_behind_changes(self):
+    def test_an_answer_is_found_again_after_changes(self):
         for text, fields in TEXTS.items():
             want = plain(text)
             got = complete(worlds["alone"], with_changes(want), {"n_draft": 8}, **fields)

@@ -126,7 +126,7 @@ class Counted(ReuseTest):
                 self.assertEqual(n_fed, len(whole) + 10 - reused + TOKENS - 1)
 
     def test_another_beginning_is_another_text(self):
-        """Equal blocks behind different ones are not equal."""
+        """Equal blocks after different ones are not equal."""
         first, rest = self.ids.take(BLOCK), self.ids.take(4 * BLOCK)
         self.ask(first + rest)
         answer, n_fed = self.fed(self.ids.take(BLOCK) + rest)
@@ -245,7 +245,7 @@ class Pressure(ReuseTest):
              "coordinator_flags": ["--draft-kv-tokens", str(SMALL_KV), "--calibrate", "0"]}
 
     def test_others_need_the_blocks(self):
-        """What is forgotten is read again, and then known again; the text is the same."""
+        """Blocks that are forgotten are read again, and then known again; the text is the same."""
         common = self.ids.take(COMMON)
         first = self.ask(common + [1])
         self.assertEqual(self.ask(common + [1]).total("target_reused"), COMMON)

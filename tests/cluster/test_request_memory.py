@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=client timeout=300
-"""What a request may occupy: messages that are too long or hold unknown fields leave nothing
-behind, and requests that wait are counted and bounded. Skipped (77) where grpcio is not
-installed."""
+"""Memory that a request may occupy: messages that are too long or hold unknown fields leave nothing
+over, and requests that wait are counted and bounded. Skipped (77) where grpcio is not installed."""
 import contextlib
 import json
 import os
@@ -19,8 +18,8 @@ from cluster import wait_until
 from fault_util import PATIENCE, FaultTest, World, main
 
 MIB = 1 << 20
-# What is left of requests that are over, once the coordinator has given memory back. Before
-# messages were bounded, four of 60 MiB raised the memory by 333 MiB.
+# Memory left of requests that are over, once the coordinator has given memory back. Before messages
+# were bounded, four of 60 MiB raised the memory by 333 MiB.
 REST_MIB = 40 * PATIENCE
 # While requests wait, more than they are charged for: what two threads decode, and what gRPC holds
 # of those that clients are sending.
@@ -28,7 +27,8 @@ SLACK_MIB = 120 * PATIENCE
 QUEUE_MIB = 48
 LIMITS = ["--queue-bytes", str(QUEUE_MIB * MIB), "--queue", "4096"]
 LONG_TEXT = "once upon " * (MIB // 40)
-# Of a model whose context has room for such a text, because others are refused while they wait.
+# The config of a model whose context has room for such a text, because others are refused while
+# they wait.
 LONG_CONTEXT = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64,
                 "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
                 "intermediate_size": 64, "vocab_size": 512, "rms_norm_eps": 1e-5,
@@ -97,8 +97,8 @@ class Memory(FaultTest):
         self.assertIn("field 1000 of GenerateRequest is not known to this version", refusal[1])
 
     def test_waiting_requests_are_bounded(self):
-        """While the group stands still, requests wait: with their ids, and without the text that
-        they came from, until they occupy --queue-bytes together."""
+        """While the group is stopped, requests wait: with their ids, and without the text that they
+        came from, until they occupy --queue-bytes together."""
         folder = tempfile.mkdtemp(prefix="outrider-shape-")
         self.addCleanup(shutil.rmtree, folder)
         with open(f"{folder}/config.json", "w", encoding="ascii") as file:

@@ -26,12 +26,12 @@ WAYS = {"greedy": ["--temperature", "0"], "coupled": ["--temperature", "0.9", "-
         "rejection": ["--temperature", "0.9", "--rule", "rejection"],
         "block": ["--temperature", "0.9", "--rule", "block"]}
 DRAWN = ("rejection", "block")  # guesses are drawn from the draft's q
-# Trees as the planner chooses them, where few guesses may be behind siblings, and with 3, 9 and 9
+# Trees as the planner chooses them, where few guesses may follow siblings, and with 3, 9 and 9
 # guesses for the places, as q says.
 SHAPES = ((), ("--strategy", "fixed", "-K", "3"))
 PATIENCE_S = 60
 BRANCH = 4  # the "sibling" of the guesses of a second chain
-GROWN = 5  # from here on: behind siblings, a guess and its siblings
+GROWN = 5  # from here on: after siblings, a guess and its siblings
 
 world = None
 
@@ -66,7 +66,7 @@ def generate(prompt, way, *more):
 
 
 def guesses_of(steps):
-    """Of all rounds, with what became of each in "stayed"."""
+    """Returns the guesses of all rounds, with what became of each in "stayed"."""
     return [{**guess, "stayed": i < step["round"]["kept"]}
             for step in steps for i, guess in enumerate(step["round"]["guesses"])]
 
@@ -78,8 +78,8 @@ def count(guesses, is_sibling, stayed=(True, False)):
 
 class Rounds(unittest.TestCase):
     def check_grown(self, told, place, is_drawn):
-        """Guesses behind siblings for a place. Whose they are the message says of those that were
-        tried: their parent is the guess before that stayed. is_drawn: from q, without
+        """Checks guesses after siblings for a place. The message names the parents of those that
+        were tried: that is the guess before that was accepted. is_drawn: from q, without
         replacement."""
         guesses, kept = told["guesses"], told["kept"]
         own = [guess for guess in guesses
@@ -137,7 +137,7 @@ class Rounds(unittest.TestCase):
             self.assertTrue(guess["sibling"] < GROWN or guess["place"] > 0, "behind a sibling")
 
     def check_counts(self, made):
-        """What is listed is what was counted."""
+        """The guesses that are listed are those that were counted."""
         counters, guesses = made["counters"], guesses_of(made["steps"])
         for key, is_sibling, stayed in (("drafted", False, (True, False)),
                                         ("accepted", False, (True,)),
@@ -218,8 +218,8 @@ class Marks(unittest.TestCase):
             text = re.sub(r"\{-.*?-\}", "", shown)
             text = re.sub(r"\{\+(.*?)\+\}", r"\1", text, flags=re.S)
             self.assertEqual(re.sub(r"[\[\]<>|]", "", text), made["text"])
-            # The sibling that stays comes behind the guess that was rejected, and is followed by
-            # what stays behind it.
+            # The sibling that is accepted comes after the guess that was rejected, and is followed
+            # by the guesses that are accepted after it.
             self.assertNotIn("[|", re.sub(r"(?<=-\})(\[\|[^\]]*\])+", "", shown))
             n_siblings += shown.count("[|")
         self.assertGreater(n_siblings, 0)

@@ -39,8 +39,9 @@ def ids(text):
     return list(text.encode())
 
 
-# What follows what: a text that ends with a special token, one that has one within it, one that
-# ends with an ordinary token of the request, and one that an added token which is not special ends.
+# Chains of ids, each following the one before: a text that ends with a special token, one that has
+# one within it, one that ends with an ordinary token of the request, and one that an added token
+# which is not special ends.
 CHAINS = [[*ids("ab"), END, START, *ids("cd"), EOS], [*ids("ef"), FIM, *ids("gh"), EOS],
           ids("ijkl"), [*ids("mn"), PLAIN_END, *ids("o")]]
 world = None
@@ -238,10 +239,10 @@ class Ends(unittest.TestCase):
 
 
 class Defaults(unittest.TestCase):
-    """Of generation_config.json: the temperature is 0, so that the rule is greedy."""
+    """Rules under generation_config.json: the temperature is 0, so that the rule is greedy."""
 
     def rules(self):
-        """Of requests without and with a temperature, over HTTP and gRPC."""
+        """Returns the rules of requests without and with a temperature, over HTTP and gRPC."""
         rules = []
         for body in ({}, {"temperature": 1}):
             answer = post("/v1/completions", {"prompt": "e", "outrider": {}, **body})
@@ -330,7 +331,7 @@ class UserTexts(unittest.TestCase):
                     self.assertIn("special token", answer["error"]["message"])
 
     def test_a_template_sees_the_texts_as_they_are(self):
-        # With a marker behind every < the template would not find it; there are fewer then.
+        # With a marker after every < the template would not find it; there are fewer then.
         self.check("{% if '</x>' in messages[0].content %}yes{% endif %}"
                    "{{ messages[0].content.split('</x>')[1] }}<|im_end|>",
                    ["a</x>b<|im_end|>"], ["yesb<|im_end|>", END])

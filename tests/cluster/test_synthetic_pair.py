@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=client beside=yes timeout=300
-"""A synthetic pair of chosen agreement behind real workers: the coordinator gets the target's name
-with ",draft=1", nothing else, and the guesses are accepted as often as was asked for.
+"""A synthetic pair of chosen agreement on real workers: the coordinator gets the target's name with
+",draft=1", nothing else, and the guesses are accepted as often as was asked for.
 Usage: test_synthetic_pair.py BUILD_FOLDER"""
 import json
 import os

@@ -157,8 +157,8 @@ class WorkerDrain(unittest.TestCase):
         self.assertNotIn("_lost", world.workers.log())
 
     def test_a_group_key_keeps_strangers_out(self):
-        """Who has it not cannot even ask what the ranks are, or be in the way of a coordinator
-        that has it."""
+        """Callers without the key cannot even ask what the ranks are, or be in the way of a
+        coordinator that has it."""
         with tempfile.TemporaryDirectory(prefix="outrider-") as folder:
             path = os.path.join(folder, "key")
             with open(path, "w", encoding="ascii") as file:

@@ -208,7 +208,7 @@ static inline struct growth any_growth(int k)
         for (int s = 0; place <= k && s < SIBLINGS_MAX && room > 1; s++) {
             if (dice(3) > 0) continue;
             room--; /* the sibling */
-            add_after(&growth, growth_behind(place - 1, s), &room);
+            add_after(&growth, growth_after(place - 1, s), &room);
         }
         for (int i = first; i < end && room > 0; i++) {
             add_after(&growth, i, &room);

@@ -3,8 +3,8 @@
  * the number of an earlier one of these or, below 0, that of a sibling of the chain.
  *
  *   chain    c0 -- c1         growth  parents
- *   sibling  s0 -- g0 -- g2   g0      growth_behind(0, 0)   after sibling 0 of guess 0
- *            `-- g1           g1      growth_behind(0, 0)
+ *   sibling  s0 -- g0 -- g2   g0      growth_after(0, 0)   after sibling 0 of guess 0
+ *            `-- g1           g1      growth_after(0, 0)
  *                             g2      0
  *
  * They are in the order in which they are drawn: by their places, and those of one parent one after
@@ -22,7 +22,7 @@ struct growth {
 };
 
 /* The parent that is sibling `sibling`, from 0, of guess `guess` of the chain. */
-static inline int8_t growth_behind(int guess, int sibling)
+static inline int8_t growth_after(int guess, int sibling)
 {
     return (int8_t)(-1 - (guess * SIBLINGS_MAX + sibling));
 }
@@ -148,7 +148,7 @@ static inline struct draft_view view_draft(const struct guess_tree *tree)
         int place = guess_tree_place(tree, i);
         if (tree->marks[i] & GUESS_SIBLING) {
             int s = view.n_siblings[place]++;
-            names[i] = growth_behind(place, s);
+            names[i] = growth_after(place, s);
             view.siblings[place][s] = tree->tokens[i];
             view.sibling_q[place][s] = tree->q[i];
         } else if (tree->marks[i] & GUESS_GROWN) {

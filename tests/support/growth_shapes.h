@@ -47,7 +47,7 @@ static inline int growth_shape_parents(const struct growth_shape *shape, int pla
     }
     for (int s = 0; place <= shape->k && s < shape->siblings[place - 1]; s++) {
         for (int i = 0; i < 1 + SIBLINGS_MAX; i++) {
-            parents[n++] = growth_behind(place - 1, s);
+            parents[n++] = growth_after(place - 1, s);
         }
     }
     for (int g = 0; g < shape->growth.n; g++) {
@@ -65,7 +65,7 @@ static inline void growth_shape_add(struct growth_shape *shape, int place, const
     int end = shape->growth.n;
     for (int s = 0; place <= shape->k && s < shape->siblings[place - 1]; s++) {
         for (int i = 0; i < counts_of[GROWN_MAX + 1 + s]; i++) {
-            shape->growth.parents[shape->growth.n++] = growth_behind(place - 1, s);
+            shape->growth.parents[shape->growth.n++] = growth_after(place - 1, s);
         }
     }
     for (int g = 0; g < end; g++) {

@@ -128,7 +128,7 @@ START_TEST(files_that_are_missing_or_something_else_are_named)
 }
 END_TEST
 
-START_TEST(damaged_certificate_behind_a_good_one_is_found)
+START_TEST(damaged_certificate_after_a_good_one_is_refused)
 {
     FILE *file = made_create("ca");
     PEM_write_X509(file, authority.certificate);
@@ -273,7 +273,7 @@ int main(void)
     tcase_add_test(files, several_certificates_in_a_file_are_a_chain);
     tcase_add_test(files, certificate_and_key_come_together);
     tcase_add_test(files, files_that_are_missing_or_something_else_are_named);
-    tcase_add_test(files, damaged_certificate_behind_a_good_one_is_found);
+    tcase_add_test(files, damaged_certificate_after_a_good_one_is_refused);
     tcase_add_test(files, key_of_another_certificate_is_refused);
     tcase_add_test(files, key_with_a_password_is_refused);
     tcase_add_test(files, certificate_out_of_its_time_is_refused);

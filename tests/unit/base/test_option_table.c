@@ -126,7 +126,7 @@ START_TEST(each_kind_of_field_gets_its_value)
 }
 END_TEST
 
-START_TEST(defaults_are_stored_and_the_environment_is_behind_the_command_line)
+START_TEST(defaults_are_stored_and_the_command_line_wins_over_the_environment)
 {
     struct error err;
     struct fields f;
@@ -320,7 +320,7 @@ int main(void)
     Suite *suite = suite_create("option_table");
     TCase *cases = tcase_create("option_table");
     tcase_add_test(cases, each_kind_of_field_gets_its_value);
-    tcase_add_test(cases, defaults_are_stored_and_the_environment_is_behind_the_command_line);
+    tcase_add_test(cases, defaults_are_stored_and_the_command_line_wins_over_the_environment);
     tcase_add_test(cases, a_wrong_value_is_refused_in_one_sentence);
     tcase_add_test(cases, a_wrong_value_of_the_environment_names_the_variable);
     tcase_add_test(cases, every_option_has_a_variable);

@@ -125,7 +125,7 @@ static void check_place(struct bench *b, const struct draft_view *draft, int pla
     double constant_ratio = constant_ratio_of(b->seq);
     if (goes_on) add_node(b, draft, GROWN_MAX, place, ends, nodes, &n);
     for (int s = 0; place <= draft->n && s < draft->n_siblings[place - 1]; s++) {
-        add_node(b, draft, growth_behind(place - 1, s), place, ends, nodes, &n);
+        add_node(b, draft, growth_after(place - 1, s), place, ends, nodes, &n);
     }
     for (int i = 0; i < draft->grown.n; i++) {
         if (growth_place(&draft->grown, i) == place - 1) {

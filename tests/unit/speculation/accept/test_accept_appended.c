@@ -16,7 +16,7 @@ enum { SMALL = 0, N_OWN = 2, DEPTH = 3, N_TESTS = 20 };
 static const double p_least = 1e-4 / N_TESTS, p_least_z = 4.4; /* its one-sided normal deviate */
 
 /* The found guess after a token. */
-static int32_t found_behind(const struct world *world, int32_t token)
+static int32_t found_after(const struct world *world, int32_t token)
 {
     return (2 * token + 1) % world->n_vocab;
 }
@@ -33,7 +33,7 @@ static int make_round(struct world *world, enum accept_rule rule, int context,
     for (; n < N_OWN + n_found; n++) {
         int before = round->draft[n - 1];
         const struct rng_address here = {at->seed, at->position + (uint32_t)n, at->round};
-        round->draft[n] = ids[n] = found_behind(world, before);
+        round->draft[n] = ids[n] = found_after(world, before);
         round->q[n] = (struct sparse_dist){1, &ids[n], &one};
         world_row(world, rule, before, &round->q[n], &here, false, &round->rows[n]);
     }
