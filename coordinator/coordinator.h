@@ -21,8 +21,8 @@ struct credentials; /* coordinator/credentials.h */
 
 struct coordinator_options {
     const char *listen;
-    const struct credentials
-        *credentials;               /* keys and certificates; kept; NULL = everybody may call */
+    /* Kept; NULL = everybody may call. */
+    const struct credentials *credentials;
     const char *http;               /* HOST:PORT of the HTTP door; "off", NULL = none */
     const char *cors_origin;        /* that browsers may come from; NULL = none */
     const char *chat_template;      /* file; NULL = coordinator/job/served_chat.h says which */
