@@ -41,7 +41,8 @@ LOG_TAIL_LINES = 30
 SLOWEST = 4.0
 # Many clusters run on this machine, and most tests do not ask over HTTP.
 os.environ.setdefault("OUTRIDER_HTTP", "off")
-# A test that hangs says where, shortly before ctest ends it.
+# A test that hangs says where, shortly before ctest ends it, or when it is asked.
+faulthandler.register(signal.SIGUSR2)
 if "OUTRIDER_TEST_TIMEOUT" in os.environ:
     faulthandler.dump_traceback_later(0.95 * float(os.environ["OUTRIDER_TEST_TIMEOUT"]))
 

@@ -14,6 +14,7 @@ process, as unittest.main does.
 import concurrent.futures
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from cluster import dying_with_us
 
 AT_ONCE = 4
 PART = 0.9  # of the time that is left
+STACKS_S = 0.5
 BEGAN = time.monotonic()
 _printing = threading.Lock()
 
@@ -59,10 +61,7 @@ def _seconds_left():
 def _run(name):
     """(how many tests ran, why the process failed or None) of one process."""
     start, seconds = time.monotonic(), _seconds_left()
-    # cluster.py prints the stacks of a process when 95 % of this have passed since it was imported,
-    # which takes a while on a busy machine.
-    told = {"OUTRIDER_TEST_TIMEOUT": str(PART * seconds)} if seconds else {}
-    environment = {**os.environ, **told}
+    environment = {**os.environ, **({"OUTRIDER_TEST_TIMEOUT": str(seconds)} if seconds else {})}
     command = dying_with_us([sys.executable, os.path.abspath(sys.argv[0]), sys.argv[1], name])
     _print(f"started {name}")
     # A file, because a pipe would stay open while a program of the test that hangs has it.
@@ -73,6 +72,8 @@ def _run(name):
                 status = process.wait(seconds)
                 ended = f"status {status}"
             except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGUSR2)  # cluster.py prints the stacks then
+                time.sleep(STACKS_S)
                 process.kill()  # what it started gets SIGTERM from the kernel
                 status = process.wait()
                 ended = "killed, because it did not end"
