@@ -81,7 +81,7 @@ two_at_a_time() {
 # The three commands of README.md, "The same text", as they are written there but for the script's
 # path: two texts with and without guesses, and a diff that prints nothing.
 readme_texts() {
-    sed -n "/^## The same text/,/^## /s|^    ||p" "$root/README.md" |
+    sed -n "/^## Equal text/,/^## /s|^    ||p" "$root/README.md" |
         sed "s|^\./deploy/local/run|$run|" >"$work/commands"
     [ "$(wc -l <"$work/commands")" -eq 3 ] &&
         (cd "$work" && timeout -k 5 120 sh -eu ./commands >out 2>err) &&
