@@ -103,16 +103,18 @@ int model_draft_feed_before(struct model_draft *d, struct sequence *seq, int pos
 int model_draft_best_of_row(struct model_draft *d, int row, int n, struct arena *arena, int *n_best,
                             struct error *err);
 
-/* Makes the guess and its siblings from a row of logits of the last step. */
-int model_draft_choose(struct model_draft *d, const struct sequence *seq, int row,
+/* Makes the chain's next guess of the lane and its siblings from a row of logits of the last
+ * step. */
+int model_draft_choose(struct model_draft *d, const struct draft_lane *lane, int row,
                        struct arena *arena, struct guess *guess, struct error *err);
 
 /* How many of the row's best are wanted for a guess with so many siblings. */
 int model_draft_row_size(const struct model_draft *d, const struct sequence *seq, int n_siblings);
 
-/* As model_draft_choose, in two steps. The first keeps the n_best largest logits of the row in
- * d->best, until the next row is read. */
-int model_draft_read_row(struct model_draft *d, const struct sequence *seq, int row, int position,
+/* As model_draft_choose, in two steps, and after any node of the lane's draft (-1: the root). The
+ * first keeps the n_best largest logits of the row in d->best, until the next row is read; the
+ * request's edits of the node's path are in them. */
+int model_draft_read_row(struct model_draft *d, const struct draft_lane *lane, int row, int node,
                          int n_best, struct arena *arena, struct guess_row *read,
                          struct error *err);
 void model_draft_choose_from(struct model_draft *d, const struct sequence *seq,

@@ -103,19 +103,19 @@ void model_draft_choose_parents(struct draft_grower *g, const struct draft_lane 
 
 /* ---- sharing, and values ---- */
 
-/* Reads a row; it lasts until the next one is read. */
-static int read_row(struct model_draft *d, const struct sequence *seq, int row, int position,
+/* Reads the row after a node of the draft; it lasts until the next one is read. */
+static int read_row(struct model_draft *d, const struct draft_lane *lane, int row, int node,
                     struct arena *arena, struct guess_row *read, struct error *err)
 {
-    int n_best = model_draft_row_size(d, seq, FOLLOW_BEST - 1);
-    return model_draft_read_row(d, seq, row, position, n_best, arena, read, err);
+    int n_best = model_draft_row_size(d, lane->seq, FOLLOW_BEST - 1);
+    return model_draft_read_row(d, lane, row, node, n_best, arena, read, err);
 }
 
 /* The same, and it lasts beyond that. */
-static int keep_row(struct model_draft *d, const struct draft_lane *lane, int row, int position,
+static int keep_row(struct model_draft *d, const struct draft_lane *lane, int row, int node,
                     struct arena *arena, struct guess_row *read, struct error *err)
 {
-    int rc = read_row(d, lane->seq, row, position, arena, read, err);
+    int rc = read_row(d, lane, row, node, arena, read, err);
     if (rc) return rc;
     struct select_item *best = arena_take(arena, (size_t)read->n_best + 1, sizeof *best);
     if (!best) return error_set(err, ERR_NO_MEMORY, "no room for a row of the draft");
@@ -139,15 +139,15 @@ int model_draft_draw_following(struct model_draft *d, const struct feeding *feed
     struct draft_lane *lane = feeding->lane;
     struct tree_follow_parent parents[1 + GROWN_MAX], *of_chain = NULL, *others = parents;
     struct guess_row rows[GROWN_MAX];
-    int rc = 0, position = lane->draft->base + g->f.place;
+    int rc = 0, last = guess_tree_last(lane->draft);
     if (feeding->has_chain_row) {
-        TRY(keep_row(d, lane, row++, position, arena, &g->f.chain_row, err));
-        double value = g->f.values[guess_tree_last(lane->draft)];
+        TRY(keep_row(d, lane, row++, last, arena, &g->f.chain_row, err));
+        double value = g->f.values[last];
         of_chain = others++;
         *of_chain = parent_of(lane->seq, &g->f.chain_row, value, 1);
     }
     for (int r = 0; r < g->n_rows; r++) {
-        TRY(keep_row(d, lane, row + r, position, arena, &rows[r], err));
+        TRY(keep_row(d, lane, row + r, g->of_row[r], arena, &rows[r], err));
         others[r] = parent_of(lane->seq, &rows[r], g->f.values[g->of_row[r]], 0);
     }
     int budget = count_budget(g, lane, of_chain != NULL);
@@ -168,16 +168,16 @@ int model_draft_choose_following(struct model_draft *d, const struct feeding *fe
                                  struct arena *arena, struct guess *guess, struct error *err)
 {
     const struct draft_grower *g = feeding->follows;
-    const struct sequence *seq = feeding->lane->seq;
+    const struct draft_lane *lane = feeding->lane;
     int rc = 0;
     struct guess_row read;
     guess->siblings_max = g->f.n_siblings;
     if (feeding->grower) {
         read = g->f.chain_row;
     } else {
-        TRY(read_row(d, seq, row, guess->position, arena, &read, err));
+        TRY(read_row(d, lane, row, guess_tree_last(lane->draft), arena, &read, err));
     }
-    model_draft_choose_from(d, seq, &read, guess);
+    model_draft_choose_from(d, lane->seq, &read, guess);
 out:
     return rc;
 }

@@ -209,7 +209,7 @@ static int draw_planned(struct model_draft *d, const struct feeding *feeding, in
 {
     struct draft_grower *g = feeding->grower;
     struct draft_lane *lane = feeding->lane;
-    int position = lane->draft->base + guess_tree_place(g->plan, g->next), rc = 0;
+    int rc = 0;
     row += feeding->has_chain_row ? 1 : 0;
     for (int i = g->next, n; i < g->end; i += n) {
         const struct draft_group group = {find_parent(g, lane, i), n = count_group(g, i),
@@ -217,7 +217,7 @@ static int draw_planned(struct model_draft *d, const struct feeding *feeding, in
         struct guess_row read;
         int first = lane->draft->n, r = group.parent < 0 ? -1 : find_row(g, group.parent);
         if (r < 0) continue;
-        TRY(model_draft_read_row(d, lane->seq, row + r, position,
+        TRY(model_draft_read_row(d, lane, row + r, group.parent,
                                  model_draft_row_size(d, lane->seq, n - 1), arena, &read, err));
         int n_made = model_draft_draw_group(d, feeding, &group, &read, arena, err);
         if (n_made < 0) return n_made;

@@ -22,7 +22,7 @@ static int guess_once(struct model_draft *d, const struct feeding *feeding, int 
                           .siblings_max = draft_lane_siblings(lane, draft->n_chain)};
     if (!guess.q) return error_set(err, ERR_NO_MEMORY, "no room for the draft's q");
     int rc = feeding->follows ? model_draft_choose_following(d, feeding, row, arena, &guess, err)
-                              : model_draft_choose(d, seq, row, arena, &guess, err);
+                              : model_draft_choose(d, lane, row, arena, &guess, err);
     if (rc) return rc;
     int first =
         model_draft_add(draft, guess_tree_last(draft), GUESS_CHAIN | mark, GUESS_SIBLING, &guess);
@@ -195,7 +195,10 @@ int model_draft_predict(struct drafter *drafter, struct sequence *seq, int posit
     if (seq->rule->is_coupled) {
         struct sparse_dist q;
         struct guess guess = {.position = position, .base = position, .q = &q};
-        TRY(model_draft_choose(d, seq, 0, arena, &guess, err));
+        struct guess_tree none;
+        const struct draft_lane lane = {.seq = seq, .draft = &none};
+        guess_tree_begin(&none, position);
+        TRY(model_draft_choose(d, &lane, 0, arena, &guess, err));
         *id = guess.id;
         return 0;
     }

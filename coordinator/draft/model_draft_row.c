@@ -1,4 +1,5 @@
 /* How a draft model's guess and its siblings are chosen from a row of logits. */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -97,9 +98,27 @@ int model_draft_row_size(const struct model_draft *d, const struct sequence *seq
     return wants_q ? d->options.support : 1 + n_siblings;
 }
 
-int model_draft_read_row(struct model_draft *d, const struct sequence *seq, int row, int position,
+/* Edits the best of the row after a node of the draft. What is not committed yet is before it: what
+ * a draft that was begun ahead assumes of the text, and the node's path. */
+static int edit_row(struct model_draft *d, const struct draft_lane *lane, int node,
+                    struct arena *arena, struct guess_row *read, struct error *err)
+{
+    const struct sequence *seq = lane->seq;
+    const struct edit_list *edits;
+    int32_t before[1 + 2 * DRAFT_MAX];
+    int n_assumed = lane->draft->base - seq->n_tokens;
+    assert(n_assumed >= 0 && n_assumed <= 1 + DRAFT_MAX);
+    memcpy(before, seq->tokens + seq->n_tokens, (size_t)n_assumed * sizeof *before);
+    int n_before = n_assumed + guess_tree_text(lane->draft, node, before + n_assumed);
+    int rc = edits_at(seq->edits, before, n_before, arena, &edits, err);
+    if (!rc) read->n_best = edits_apply_items(edits, d->best, read->n_best);
+    return rc;
+}
+
+int model_draft_read_row(struct model_draft *d, const struct draft_lane *lane, int row, int node,
                          int n_best, struct arena *arena, struct guess_row *read, struct error *err)
 {
+    const struct sequence *seq = lane->seq;
     struct sparse_dist *q = &read->q;
     int rc = 0;
     *read = (struct guess_row){.best = d->best};
@@ -107,12 +126,7 @@ int model_draft_read_row(struct model_draft *d, const struct sequence *seq, int 
                               .p = arena_take(arena, (size_t)n_best, sizeof *q->p)};
     if (!q->ids || !q->p) return error_set(err, ERR_NO_MEMORY, "no room for the draft's q");
     TRY(model_draft_best_of_row(d, row, n_best, arena, &read->n_best, err));
-    if (seq->edits) {
-        const struct edit_list *edits;
-        int n_before = position - seq->n_tokens; /* not committed yet */
-        TRY(edits_at(seq->edits, seq->tokens + seq->n_tokens, n_before, arena, &edits, err));
-        read->n_best = edits_apply_items(edits, d->best, read->n_best);
-    }
+    if (seq->edits) TRY(edit_row(d, lane, node, arena, read, err));
     memcpy(d->scratch, d->best, (size_t)read->n_best * sizeof *d->best);
     sampling_draft_best(d->scratch, read->n_best, &seq->sampling, q);
 out:
@@ -140,12 +154,13 @@ void model_draft_choose_from(struct model_draft *d, const struct sequence *seq,
     choose_siblings(seq, row, chances, n_chances, &at, guess);
 }
 
-int model_draft_choose(struct model_draft *d, const struct sequence *seq, int row,
+int model_draft_choose(struct model_draft *d, const struct draft_lane *lane, int row,
                        struct arena *arena, struct guess *guess, struct error *err)
 {
-    int n_best = model_draft_row_size(d, seq, guess->siblings_max);
+    int n_best = model_draft_row_size(d, lane->seq, guess->siblings_max);
     struct guess_row read;
-    int rc = model_draft_read_row(d, seq, row, guess->position, n_best, arena, &read, err);
-    if (!rc) model_draft_choose_from(d, seq, &read, guess);
+    int node = guess_tree_last(lane->draft);
+    int rc = model_draft_read_row(d, lane, row, node, n_best, arena, &read, err);
+    if (!rc) model_draft_choose_from(d, lane->seq, &read, guess);
     return rc;
 }

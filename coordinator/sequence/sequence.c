@@ -287,9 +287,6 @@ int sequence_open_tokens(struct sequence *seq, int block_tokens, struct error *e
     TRY(block_table_open(&seq->target_blocks, seq->capacity / block_tokens + 1, err));
     memcpy(seq->tokens, seq->job->prompt.data, (size_t)seq->n_prompt * sizeof *seq->tokens);
     if (!seq->is_score && edit_rules_change(&seq->edit_rules)) {
-        seq->siblings_max = 0; /* edits depend on the tokens before: on one chain of them */
-        seq->grows = false;
-        seq->tree = NULL;
         TRY(edits_open(&seq->edits, &seq->edit_rules, seq->n_vocab, seq->tokens, seq->n_prompt,
                        seq->end - seq->n_prompt, err));
     }

@@ -14,8 +14,44 @@ static const struct growth *const no_growth = NULL;
 static const struct {
     enum accept_rule rule;
     float temperature;
-} ways[] = {{RULE_REJECTION, 1}, {RULE_BLOCK, 1.3F}, {RULE_GREEDY, 0}, {RULE_COUPLED, 1}};
+    bool is_edited;
+} ways[] = {{RULE_REJECTION, 1, false}, {RULE_BLOCK, 1.3F, false}, {RULE_GREEDY, 0, false},
+            {RULE_COUPLED, 1, false},   {RULE_REJECTION, 1, true}, {RULE_GREEDY, 0, true},
+            {RULE_COUPLED, 1, true}};
 enum { N_WAYS = sizeof ways / sizeof *ways };
+
+/* Penalties and biases that move guesses, a ban that spans two likely tokens, and an end that may
+ * not come before the middle of the paths: all depend on the tokens before. */
+enum { EDITED_PROMPT = 2 };
+static const struct edit_bias growth_biases[] = {{262, -1}, {263, 0.5F}};
+static const int32_t growth_ban[] = {262, 263}, growth_end = 15;
+static const struct edit_ban growth_bans[] = {{2, growth_ban}};
+static const struct edit_rules growth_rules = {.repetition_penalty = 1.4F,
+                                               .presence_penalty = 0.6F,
+                                               .frequency_penalty = 0.8F,
+                                               .n_biases = 2,
+                                               .biases = growth_biases,
+                                               .n_bans = 1,
+                                               .bans = growth_bans,
+                                               .min_tokens = 12,
+                                               .n_end_ids = 1,
+                                               .end_ids = &growth_end};
+
+/* Edits of the text as far as it is committed; the prompt is the first tokens of it. */
+static inline void edit_text(const struct bench *b, struct sequence *seq)
+{
+    struct error err;
+    edits_close(seq->edits);
+    CHECK_OK(edits_open(&seq->edits, &growth_rules, tokenizer_vocab_size(b->tok), seq->tokens,
+                        EDITED_PROMPT, CAPACITY, &err));
+    edits_commit(seq->edits, seq->tokens + EDITED_PROMPT, seq->n_tokens - EDITED_PROMPT);
+}
+
+static inline void setup_way(struct bench *b, int way)
+{
+    setup(b, ways[way].rule, ways[way].temperature);
+    if (ways[way].is_edited) edit_text(b, b->seq);
+}
 
 /* siblings: the growth follows q, and these are the chain's of the plan; NULL: it does not. */
 static inline void propose_many(struct bench *b, struct sequence *seq, int k,
@@ -24,6 +60,7 @@ static inline void propose_many(struct bench *b, struct sequence *seq, int k,
                                 struct draft_cost *cost)
 {
     struct guess_tree tree, plan;
+    if (seq->edits) edit_text(b, seq); /* the test may have set back what is committed */
     guess_tree_begin(&tree, seq->n_tokens);
     growth_plan(k, siblings, growth, &plan);
     struct draft_lane lane = {.seq = seq,
@@ -93,6 +130,7 @@ static inline void check_group(struct bench *b, const struct draft_view *draft, 
     other->rule = seq->rule;
     other->sampling = seq->sampling;
     other->seed = seq->seed;
+    if (seq->edits) edit_text(b, other);
     propose(b, other, no_growth, &no_ends, &fresh, &cost);
     check_equal_q(&draft->grown_q[first], &fresh.q[0]);
     bool is_drawn = !seq->rule->is_greedy && !seq->rule->is_coupled;

@@ -22,6 +22,8 @@ struct tree_world {
     struct sparse_dist q[TREE_CONTEXTS], one[TREE_CONTEXTS];
     int32_t q_ids[TREE_CONTEXTS][TREE_VOCAB], one_id[TREE_CONTEXTS];
     float q_p[TREE_CONTEXTS][TREE_VOCAB], one_p;
+    /* Changes p[n_vocab] of the row after a node; NULL: nothing does. */
+    void (*edit)(const struct guess_tree *tree, int node, float *p);
 };
 
 /* Parents in preorder. is_found: an n-gram's guess with a one-hot q, the rest is drawn. */
@@ -158,6 +160,12 @@ static inline void tree_make_row(const struct tree_world *world, struct tree_rou
     float *p = round->p[node + 1];
     int n = multi_draft_ids(&round->tree, node, ids);
     const float *all = world->p[tree_node_context(world, &round->tree, node, context)];
+    float edited[TREE_VOCAB];
+    if (world->edit) {
+        memcpy(edited, all, (size_t)world->n_vocab * sizeof *edited);
+        world->edit(&round->tree, node, edited);
+        all = edited;
+    }
     struct rng_address here = round->at;
     here.position += (uint32_t)guess_tree_depth(&round->tree, node);
     double outside = 0, sum = 0, u = rng_uniform(&here, RNG_OUTSIDE, 0);

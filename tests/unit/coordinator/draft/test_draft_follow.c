@@ -26,7 +26,9 @@ static void read_chances(struct bench *b, const int32_t *path, int n_path, struc
     memcpy(text + seq->n_tokens, path, (size_t)n_path * sizeof *text);
     struct sequence *other = place_text(b, 1, text, seq->n_tokens + n_path);
     follow(other, RULE_REJECTION, seq->sampling.temperature > 0 ? seq->sampling.temperature : 1);
-    if (seq->sampling.temperature == 0) other->sampling.top_k = FOLLOW_BEST;
+    bool has_few = seq->sampling.temperature == 0 && !seq->edits; /* edits need more of a row */
+    if (has_few) other->sampling.top_k = FOLLOW_BEST;
+    if (seq->edits) edit_text(b, other);
     propose_many(b, other, 1, no_growth, NULL, &no_ends, fresh, &cost);
     take_away(b, other);
 }
@@ -213,7 +215,7 @@ START_TEST(guesses_follow_the_parents_that_q_prefers)
 {
     struct bench b = {0};
     int counts[DRAFT_MAX], n_other = 0;
-    setup(&b, ways[_i].rule, ways[_i].temperature);
+    setup_way(&b, _i);
     growth_shape_count(K - 1, plan_siblings, &plan, counts);
     for (int t = 0; t < LISTS; t++) {
         struct draft_view draft, planned;
@@ -248,7 +250,7 @@ START_TEST(any_budget_is_given_out)
     enum { GROWTHS = 40 };
     struct bench b = {0};
     int largest = 0;
-    setup(&b, ways[_i].rule, ways[_i].temperature);
+    setup_way(&b, _i);
     for (int i = 0; i < GROWTHS; i++) {
         struct draft_view draft;
         struct draft_cost cost;
@@ -294,7 +296,7 @@ START_TEST(nothing_is_guessed_after_an_end)
     struct draft_view all, some;
     struct draft_cost cost;
     int counts[DRAFT_MAX];
-    setup(&b, ways[_i].rule, ways[_i].temperature);
+    setup_way(&b, _i);
     b.seq->seed = 5;
     growth_shape_count(K - 1, plan_siblings, &plan, counts);
     propose_many(&b, b.seq, K - 1, &plan, plan_siblings, &no_ends, &all, &cost);

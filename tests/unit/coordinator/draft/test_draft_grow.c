@@ -74,7 +74,7 @@ static void check_growth(struct bench *b, const struct growth *wanted,
 START_TEST(each_guess_is_that_of_a_draft_with_its_path_as_text)
 {
     struct bench b = {0};
-    setup(&b, ways[_i].rule, ways[_i].temperature);
+    setup_way(&b, _i);
     for (int t = 0; t < TEXTS; t++) {
         struct draft_view without, with;
         struct draft_cost cost;
@@ -104,7 +104,7 @@ START_TEST(any_growth_is_made_as_planned)
     enum { GROWTHS = 40 };
     struct bench b = {0};
     int largest = 0, deepest = 0;
-    setup(&b, ways[_i].rule, ways[_i].temperature);
+    setup_way(&b, _i);
     for (int i = 0; i < GROWTHS; i++) {
         struct draft_view draft;
         struct draft_cost cost;
@@ -247,6 +247,50 @@ START_TEST(siblings_that_q_cannot_give_are_left_out)
 }
 END_TEST
 
+/* A sequence that is banned is looked for in the path of each guess: after sibling 0 of the first
+ * guess another token is guessed than without the ban, and where the ban begins with the chain's
+ * guess for the place, the same one. */
+START_TEST(bans_see_the_path)
+{
+    struct bench b = {0};
+    struct draft_view plain, banned;
+    struct draft_cost cost;
+    struct error err;
+    setup(&b, RULE_GREEDY, 0);
+    propose(&b, b.seq, &plan, &no_ends, &plain, &cost);
+    for (int of_chain = 0; of_chain < 2; of_chain++) {
+        int32_t first = of_chain ? plain.tokens[0] : plain.siblings[0][0];
+        const int32_t ids[] = {first, plain.grown_tokens[0]};
+        const struct edit_ban ban = {2, ids};
+        struct edit_rules rules;
+        edit_rules_init(&rules);
+        rules.n_bans = 1;
+        rules.bans = &ban;
+        struct sequence *seq = place_text(&b, 1, prompt, N_PROMPT);
+        follow(seq, RULE_GREEDY, 0);
+        CHECK_OK(edits_open(&seq->edits, &rules, tokenizer_vocab_size(b.tok), prompt, N_PROMPT,
+                            CAPACITY, &err));
+        struct guess_tree tree, wanted;
+        guess_tree_begin(&tree, seq->n_tokens);
+        growth_plan(K, NULL, &plan, &wanted);
+        struct draft_lane lane = {
+            .seq = seq, .k = K, .ends = &no_ends, .draft = &tree, .plan = &wanted};
+        drafter_propose(b.drafter, &lane, 1, &b.arena, &cost);
+        ck_assert_int_eq(lane.err.code, 0);
+        banned = view_draft(&tree);
+        ck_assert_int_eq(banned.tokens[0], plain.tokens[0]);
+        ck_assert_int_eq(banned.siblings[0][0], plain.siblings[0][0]);
+        /* The next best takes its place. */
+        int32_t next = plain.grown_tokens[of_chain ? 0 : 1];
+        ck_assert_int_eq(plain.grown.parents[1], plain.grown.parents[0]);
+        ck_assert_int_eq(banned.grown_tokens[0], next);
+        ck_assert_int_ne(plain.grown_tokens[0], plain.grown_tokens[1]);
+        take_away(&b, seq);
+    }
+    teardown(&b);
+}
+END_TEST
+
 /* Without blocks for the paths the chain and its siblings are made, and nothing after these. */
 START_TEST(without_blocks_there_is_no_growth)
 {
@@ -274,7 +318,7 @@ START_TEST(coins_after_a_gap_are_those_of_the_plan)
                                        .parents = {-1, -1, -2, -2, -3, -3, 0, 1, 2, 3, 4, -4}};
     struct bench b = {0};
     int n_gaps = 0;
-    setup(&b, ways[_i].rule, ways[_i].temperature);
+    setup_way(&b, _i);
     for (int t = 0; t < TEXTS * SIBLINGS_MAX; t++) {
         struct draft_view all, some;
         struct draft_cost cost;
@@ -306,6 +350,7 @@ int main(void)
     tcase_add_test(tcase, other_lanes_change_no_guess);
     tcase_add_test(tcase, nothing_is_guessed_after_an_end);
     tcase_add_test(tcase, siblings_that_q_cannot_give_are_left_out);
+    tcase_add_test(tcase, bans_see_the_path);
     tcase_add_test(tcase, without_blocks_there_is_no_growth);
     tcase_add_loop_test(tcase, coins_after_a_gap_are_those_of_the_plan, 0, N_WAYS);
     suite_add_tcase(suite, tcase);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "tests/support/draws.h"
+#include "tests/support/edited_lanes.h"
 #include "tests/support/finder_bench.h"
 #include "tests/support/growth.h"
 #include "tests/support/lane_statistics.h"
@@ -15,7 +16,7 @@
 enum { N_TEXTS = 40, TEXT = 60, PROMPT = 30, GUESSES = 3, SLOT = 1 };
 static int32_t prompt[PROMPT];
 
-enum way { RIGHT, UNIFORM, DROPPED };
+enum way { RIGHT, UNIFORM, DROPPED, EDITED, EDITED_WRONG };
 enum { LEFT_OUT = 128 /* a mark of guesses that are taken away */ };
 
 static void make_text(int number, int32_t *text, int n)
@@ -38,7 +39,8 @@ static void fill_store(struct bench *b)
 }
 
 /* Guesses with 1, 3 and 2 siblings at most. Wrong: the q that is told is not the one that they were
- * drawn from; or siblings are left out after a look at them. */
+ * drawn from; or siblings are left out after a look at them. With edits of p: as they are, and
+ * wrong: the rows miss the edits of the guesses before them. */
 static void make_tree(struct bench *b, struct sequence *seq, enum way way)
 {
     static const uint8_t siblings[GUESSES] = {1, 3, 2};
@@ -77,6 +79,7 @@ static int commit(struct bench *b, struct sequence *seq, enum way way, double *n
 {
     int cell = 0;
     drafters_forget(&b->drafters, SLOT);
+    if (way >= EDITED) begin_lane_edits(seq, seq->n_prompt);
     for (seq->n_tokens = seq->n_prompt; seq->n_tokens < seq->n_prompt + DEPTH;) {
         round_.at =
             (struct rng_address){seq->seed, (uint32_t)seq->n_tokens, (uint32_t)seq->n_tokens};
@@ -91,6 +94,7 @@ static int commit(struct bench *b, struct sequence *seq, enum way way, double *n
             ck_assert(token >= 0 && token < N_IDS);
             if (seq->n_tokens < seq->n_prompt + DEPTH) cell = cell * N_IDS + token;
             seq->tokens[seq->n_tokens++] = token;
+            if (seq->edits) edits_commit(seq->edits, &token, 1);
         }
     }
     return cell;
@@ -108,7 +112,10 @@ static double p_value(const char *lookup, enum accept_rule rule, enum way way, c
     struct sequence *seq = place_studied(&b, SLOT, NULL, prompt, PROMPT);
     seq->rule = &accept_rules[rule];
     seq->sampling.temperature = 1;
-    int n_draws = way == RIGHT ? draws_part(200000, 3000) : draws_all(200000, 3000);
+    world.edit = way >= EDITED ? edit_lane_row : NULL;
+    lane_edits_miss_guesses = way == EDITED_WRONG;
+    int n_draws =
+        way == RIGHT || way == EDITED ? draws_part(200000, 3000) : draws_all(200000, 3000);
     for (int d = 0; d < n_draws; d++) {
         seq->seed = (uint64_t)d * 0x9E3779B97F4A7C15u + 1;
         seen[commit(&b, seq, way, &n_guesses)]++;
@@ -116,7 +123,8 @@ static double p_value(const char *lookup, enum accept_rule rule, enum way way, c
     seq->n_tokens = seq->n_prompt;
     take_away(&b, seq);
     teardown(&b);
-    struct stats_result result = test_cells(seen, prompt[PROMPT - 1]);
+    struct stats_result result = way >= EDITED ? test_edited_cells(seen, prompt, PROMPT)
+                                               : test_cells(seen, prompt[PROMPT - 1]);
     printf("%-8s %-10s %-28s %d cells chi2 %8.1f p %.2e finds TV %.4f; %.1f guesses a text\n",
            lookup, accept_rules[rule].name, name, result.n_cells, result.chi_square, result.p_value,
            stats_detectable_tv(n_draws, result.n_cells, P_LEAST_Z), n_guesses / n_draws);
@@ -133,8 +141,18 @@ START_TEST(found_guesses_keep_the_distribution)
 }
 END_TEST
 
+START_TEST(edits_of_each_path_keep_the_distribution)
+{
+    static const enum accept_rule rules[] = {RULE_REJECTION, RULE_BLOCK, RULE_NAIVE};
+    ck_assert(p_value("store", rules[_i], EDITED, "edited") >= P_LEAST);
+    ck_assert(p_value("session", rules[_i], EDITED, "edited") >= P_LEAST);
+}
+END_TEST
+
 START_TEST(wrong_ways_are_found)
 {
+    double missed = p_value("store", RULE_REJECTION, EDITED_WRONG, "edits miss guesses");
+    ck_assert(DRAWS_ARE_FEW || missed < P_LEAST);
     double uniform = p_value("store", RULE_REJECTION, UNIFORM, "another q is told");
     double dropped = p_value("store", RULE_REJECTION, DROPPED, "siblings left out after a look");
     ck_assert(DRAWS_ARE_FEW || (uniform < P_LEAST && dropped < P_LEAST));
@@ -146,7 +164,9 @@ int main(void)
     Suite *suite = suite_create("found_statistics");
     TCase *tcase = tcase_create("statistics");
     tree_world_open(&world);
+    tcase_set_timeout(tcase, 250);
     tcase_add_loop_test(tcase, found_guesses_keep_the_distribution, 0, 3);
+    tcase_add_loop_test(tcase, edits_of_each_path_keep_the_distribution, 0, 3);
     tcase_add_test(tcase, wrong_ways_are_found);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
