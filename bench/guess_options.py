@@ -6,6 +6,7 @@
                            [--turns 20] [--tokens 400] [--target MODEL] [--draft MODEL] [--k K]
                            [--texts greedy,sampled] [--ranks 1] [--values ONE OTHER]
                            [--kernels avx2] [--device cuda] [--delay-ms 4] [--also "FLAG ..."]
+                           [--request "FLAG ..."]
 
 Two clusters run side by side, which differ in one option alone: --lookup session and none, --trees,
 one of the others auto and off, or two other values of that option. In each turn
@@ -18,7 +19,8 @@ and for lookup two kinds of clusters: without a draft model, and with one. Under
 the two clusters write the same tokens, which is checked, so that they differ in time alone. Further
 kinds, whose texts differ, are rejection and block: temperature 1 under these rules. With
 --k K all requests have a K of their own, which the draft model guesses. --delay-ms MS: the ranks
-are so far away, each way. --also: further flags of both coordinators.
+are so far away, each way. --also: further flags of both coordinators. --request: further flags of
+all requests, such as "--repetition-penalty 1.2".
 
 Printed: tokens per second of both (of a single stream by the server's time, otherwise the sum over
 the streams), their ratio as the median of the turns with quartiles; of the first cluster alpha, the
@@ -81,6 +83,7 @@ def per_round(slices, *names):
 def compare(kind, clusters, text, clients, args):
     found, without = [], []
     words = TEXTS[text] + (("-K", str(args.k)) if args.k is not None else ())
+    words += tuple(args.request.split())
     for turn in range(-1, args.turns):  # the first one is for pages and the planner
         pair = [(clusters[0], found), (clusters[1], without)]
         for cluster, slices in pair if turn % 2 else reversed(pair):
@@ -143,6 +146,7 @@ def main():
     parser.add_argument("--device", default="cpu", help="of the ranks and of the draft")
     parser.add_argument("--delay-ms", type=float, default=0)
     parser.add_argument("--also", default="")
+    parser.add_argument("--request", default="")
     args = parser.parse_args()
     print("draft     texts    clients      with  without/s  ratio (quartiles)    alpha found "
           "staged appended siblings  tokens a round  guesses a round")

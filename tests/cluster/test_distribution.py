@@ -9,7 +9,7 @@ too. The seeds are fixed: a run repeats itself. The same is asked of strategies 
 fewer draws (test_strategies.c has more); there the planner's timings matter, so those draws do not
 repeat. At the end all guesses are made while the target verifies the round before, then guesses are
 found in the text itself, and drawn from what other texts have said; and trees of the draft go on
-after siblings.
+after siblings, also of texts with penalties, biases and bans.
 
 Most draws come from a small synthetic pair, because a draw costs most of its time in the models:
 what is tested does not depend on them. Some come from the tales pair, which is trained. Groups have
@@ -210,7 +210,7 @@ def edits_of(exact):
                  bans=[[likely[2]], [PROMPT[0], likely[3]], [likely[1], then]])
 
 
-def check_edits(clusters, build, report, plain):
+def check_edits(clusters, build, report, plain, name="edited", seeds=(11000001, 12000001), **way):
     """Penalties, biases and bans are a part of the target's distribution. The prompt's token and
     those of the answer are penalized, so the second token depends on the guess before it."""
     edits = edits_of(plain)
@@ -219,12 +219,17 @@ def check_edits(clusters, build, report, plain):
     report.check(moved > 0.2 and abs(sum(exact.values()) - 1) < 1e-9,
                  f"edits move the distribution by {moved:.3f}")
     drawn = side_by_side(
-        lambda: draw(clusters[0], report, "rejection", N_EDITED, 11000001, edits=edits),
-        lambda: draw(clusters[1], report, "block", N_EDITED, 12000001, edits=edits))
+        lambda: draw(clusters[0], report, "rejection", N_EDITED, seeds[0], edits=edits, **way),
+        lambda: draw(clusters[1], report, "block", N_EDITED, seeds[1], edits=edits, **way))
     for rule, done in zip(("rejection", "block"), drawn):
         n_accepted = sum(one["accepted"] for one in done)
-        report.check(n_accepted > N_EDITED // 10, f"{rule}, edited: {n_accepted} guesses accepted")
-        check_fit(build, report, f"{rule}, edited", done, exact, EDITED_TV)
+        siblings, kept = (sum(one[key] for one in done)
+                          for key in ("siblings", "siblings_accepted"))
+        has_tree = siblings > 8 * len(done) and kept > 0
+        report.check(n_accepted > N_EDITED // 10 and has_tree == (name != "edited"),
+                     f"{rule}, {name}: {n_accepted} guesses accepted, {kept} of {siblings} beside "
+                     "the chain")
+        check_fit(build, report, f"{rule}, {name}", done, exact, EDITED_TV)
 
 
 def check_two_ranks(build, report, draws):
@@ -432,6 +437,16 @@ def check_shared(build, report, exact):
         check_fit(build, report, f"{rule}, dynamic:3,2,1", done, exact, SHARED_TV)
 
 
+def check_edited_trees(build, report, exact):
+    """Edits in trees that are named: they depend on the path of each guess."""
+    for i, trees in enumerate(("3,2,1", "dynamic:3,2,1")):
+        way = {"worker_flags": ONE_THREAD,
+               "coordinator_flags": ["--half-batches", "off", "--trees", trees]}
+        with small_cluster(build, **way) as cluster, small_cluster(build, **way) as other:
+            check_edits((cluster, other), build, report, exact, f"edited, {trees}",
+                        (23000001 + 2000000 * i, 24000001 + 2000000 * i), strategy="fixed")
+
+
 def draw_both(clusters, report, n_draws, seeds):
     """{rule: draws} of the two rules that keep the distribution."""
     rejection, block = side_by_side(
@@ -503,6 +518,7 @@ def main():
     check_grown(build, report, exact)
     check_shared(build, report, exact)
     check_uncut(build, report)
+    check_edited_trees(build, report, exact)
     return report.status()
 
 

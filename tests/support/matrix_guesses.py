@@ -1,8 +1,9 @@
 """Checks of tests/cluster/test_matrix.py: guesses that are looked up, and trees of guesses."""
+import json
 import re
 import urllib.request
 
-from generations import DRAFT, order
+from generations import DRAFT, Edits, golden_prompts, order
 from matrix import FAR_S, FARTHER_S, GREEDY_AND_COUPLED, N_SEEDS, PLANNED, Total
 from plain_texts import KINDS, PAIR
 
@@ -12,6 +13,11 @@ PATIENCE, TURNS = 12, 3
 # The "sibling" of guesses of a second chain, and the least one of guesses after siblings.
 BRANCH, GROWN = 4, 5
 TWICE = ("greedy, twice", "coupled, twice")
+# Texts with edits: how they are drawn, the prompts of the pair, and how many tokens a text with
+# min_tokens has before it may end.
+EDITED = {"greedy": {"temperature": 0}, "coupled": {"temperature": 1, "rule": "coupled"}}
+PAIR_PROMPTS = [[id] for id in range(338, 344)]
+N_FIRST = 30
 LOOKUP_WAYS = {"planned": PLANNED, "K = 5": {"n_draft": 5},
                "heuristic": {"strategy": "heuristic", "n_draft": 16},
                "threshold": {"strategy": "threshold", "n_draft": 8}}
@@ -141,13 +147,52 @@ def check_store_trees(world):
                         in_flight=1, n_seeds=2, max_tokens=100, **PLANNED)
 
 
+def check_edited(world, prompts, fewest=0, **way):
+    """Texts with penalties, biases and bans, which depend on a guess's path, are those of plain
+    decoding with them. At least so many of their guesses beside the chain stay. Returns how many
+    there were."""
+    n_siblings = 0
+    for name, rule in EDITED.items():
+        fields = {"max_tokens": 100, "ignore_eos": 1, "seed": 31, **rule}
+        [bare] = world.cluster.generate([order(prompts[0], n_draft=0, **fields)])
+        ids = bare["ids"]
+        edits = Edits(repetition=1.2, presence=0.3, frequency=0.3, bias=-1.0, biased=ids[:2],
+                      bans=[ids[3 * i:3 * i + 1 + i % 3] for i in range(2, 8)])
+        plain, made = (Total(world.cluster.generate(
+            [order(prompt, edits=edits, **fields, **one) for prompt in prompts],
+            in_flight=in_flight)) for one, in_flight in (({"n_draft": 0}, 8), (way, 2)))
+        n_other = sum(one["ids"] != other["ids"] for one, other in zip(made.done, plain.done))
+        n_siblings += made.siblings
+        world.check(fewest <= made.siblings_accepted <= made.siblings - fewest and n_other == 0 and
+                    plain.done[0]["ids"] != ids, f"edited, {name}, {way}: {made}" +
+                    (f"; {n_other} of {len(made.done)} texts differ" if n_other else ""))
+    return n_siblings
+
+
+def check_least(world, k):
+    """A text that may not end yet goes on past the tokens that would end it, in trees, too: which
+    ends are banned depends on how deep a guess is."""
+    def ids_of(*words):
+        done = world.cluster.outrider("generate", "Once upon a time", "-n", "100", "--ignore-eos",
+                                      "--temperature", "0", "--json", *words)
+        return json.loads(done.stdout)["token_ids"]
+    bare = ids_of("-K", "0")
+    ends = [word for id in sorted(set(bare[:N_FIRST]))[:8] for word in ("--stop-id", str(id))]
+    least = ("--min-tokens", str(N_FIRST), "--repetition-penalty", "1.2", *ends)
+    plain, made = (ids_of("-K", str(one), *least) for one in (0, k))
+    world.check(made == plain and made[:N_FIRST] != bare[:N_FIRST] and len(made) >= N_FIRST,
+                f"K = {k}: a text with --min-tokens {N_FIRST} has {len(made)} tokens")
+
+
 def check_session_trees(world):
     """Siblings that are found in the text itself."""
     world.use(draft="none")
     n_siblings = sum(world.texts(
         name, lambda total: total.siblings_accepted <= total.siblings, in_flight=in_flight,
         max_tokens=100, **PLANNED).siblings for in_flight in (4, 2) for name in GREEDY_AND_COUPLED)
-    world.check(n_siblings > 0, f"{n_siblings} siblings")
+    n_edited = check_edited(world, [one["ids"][:20] * 2 for one in golden_prompts()], **PLANNED)
+    world.check(n_siblings > 0 and n_edited > 0, f"{n_siblings} siblings, {n_edited} of edited "
+                "texts")
 
 
 def check_lookahead(world):
@@ -195,6 +240,7 @@ def check_grown(world, trees):
             n_made, n_kept, n_turns = n_made + made, n_kept + kept, n_turns + 1
         world.check(0 < n_kept < n_made if trees != "siblings" else n_made == 0,
                     f"{name}: {n_kept} of {n_made} guesses after siblings stay")
+    check_edited(world, PAIR_PROMPTS, **PLANNED)
     world.cluster.move(FAR_S)
 
 
@@ -214,4 +260,6 @@ def check_named_tree(world, trees):
             return count_grown(total)[1] > 0
         total = world.texts(name, is_whole, n_seeds=1, show_drafts=1, n_draft=k)
         shown.append([told["guesses"] for one in total.done for told in one["shown"]])
+    check_edited(world, PAIR_PROMPTS, fewest=1, n_draft=4)
+    check_least(world, 3)
     return shown[0]
