@@ -110,8 +110,10 @@ static int edit_row(struct model_draft *d, const struct draft_lane *lane, int no
     assert(n_assumed >= 0 && n_assumed <= 1 + DRAFT_MAX);
     memcpy(before, seq->tokens + seq->n_tokens, (size_t)n_assumed * sizeof *before);
     int n_before = n_assumed + guess_tree_text(lane->draft, node, before + n_assumed);
+    size_t mark = arena->used_bytes;
     int rc = edits_at(seq->edits, before, n_before, arena, &edits, err);
     if (!rc) read->n_best = edits_apply_items(edits, d->best, read->n_best);
+    arena->used_bytes = mark; /* a tree has many rows, and a long text many edits */
     return rc;
 }
 
