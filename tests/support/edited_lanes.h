@@ -25,7 +25,7 @@ static const struct edit_rules lane_rules = {.repetition_penalty = 1.4F,
 static struct sequence *lane_edited;
 static bool lane_edits_miss_guesses; /* wrong: only what is committed counts */
 
-/* The logit that stands for a probability: some are positive. */
+/* Logit of a probability: some are positive. */
 static inline double lane_logit(float p)
 {
     return log((double)p) + 2;
