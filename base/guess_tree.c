@@ -90,6 +90,15 @@ int guess_tree_text(const struct guess_tree *tree, int node, int32_t tokens[DRAF
     return n;
 }
 
+bool guess_tree_agree(const struct guess_tree *tree, int a, int b)
+{
+    while (a >= 0 && b >= 0 && a != b && tree->tokens[a] == tree->tokens[b]) {
+        a = tree->parents[a];
+        b = tree->parents[b];
+    }
+    return a == b;
+}
+
 int guess_tree_count(const struct guess_tree *tree, int marks)
 {
     int n = 0;
@@ -191,7 +200,7 @@ struct guess_path guess_tree_path(const struct guess_tree *tree, const int *node
 {
     struct guess_path path = {0};
     while (path.n_chain < n && path.n_chain < tree->n_chain &&
-           nodes[path.n_chain] == tree->chain[path.n_chain]) {
+           tree->tokens[nodes[path.n_chain]] == tree->tokens[tree->chain[path.n_chain]]) {
         path.n_chain++;
     }
     for (int i = path.n_chain; i < n; i++) {

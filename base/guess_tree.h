@@ -97,6 +97,9 @@ static inline int guess_tree_place(const struct guess_tree *tree, int node)
 /* The tokens that lead from the root to a node, its own the last; returns how many. */
 int guess_tree_text(const struct guess_tree *tree, int node, int32_t tokens[DRAFT_MAX]);
 
+/* True if the same tokens lead from the root to two nodes, theirs included; -1 is the root. */
+bool guess_tree_agree(const struct guess_tree *tree, int a, int b);
+
 /* Nodes that have one of these marks. */
 int guess_tree_count(const struct guess_tree *tree, int marks);
 
@@ -117,7 +120,7 @@ void guess_tree_pack(const struct guess_tree *plan, struct guess_tree *packed);
 
 /* How a tree was accepted. */
 struct guess_path {
-    int n_chain;        /* leading guesses of the chain that stay */
+    int n_chain;        /* leading guesses of the chain whose tokens stay */
     int n_tested, kept; /* siblings of the guess after them, and the one that stays; kept =
                            n_tested: none */
     int n_branch;       /* of the branch alone: those that stay */

@@ -9,7 +9,8 @@
                            [--request "FLAG ..."]
 
 Two clusters run side by side, which differ in one option alone: --lookup session and none, --trees,
-one of the others auto and off, or two other values of that option. In each turn
+one of the others auto and off, or two other values of that option, each of which may be followed by
+further flags of its cluster: --values "chains:3x4 --tree-rule=k-sequential" 3,1,1,1. In each turn
 both get the same requests, one cluster after the other and in the next turn the other way around,
 so that a change of the machine's speed affects both. One that has no requests does nothing. There
 are two kinds of texts:
@@ -117,7 +118,7 @@ def run_kind(kind, draft, args):
 
     def cluster(value):
         return kind_of(args.build, n_ranks=args.ranks, target=args.target, draft=draft,
-                       worker_flags=threads, coordinator_flags=[*threads, *flags, value])
+                       worker_flags=threads, coordinator_flags=[*threads, *flags, *value.split()])
 
     first, second = args.values or OPTIONS[args.option]
     with cluster(first) as one, cluster(second) as other:

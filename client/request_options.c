@@ -28,6 +28,19 @@ static void list_rules(char *text, size_t size)
     rule_list(text, size, "or");
 }
 
+static int read_tree_rule(void *field, const char *option, const char *text, struct error *err)
+{
+    int word;
+    int rc = options_word(&word, option, text, tree_rule_names, TREE_RULE_COUNT, err);
+    if (!rc) *(const char **)field = tree_rule_names[word];
+    return rc;
+}
+
+static void list_tree_rules(char *text, size_t size)
+{
+    tree_rule_list(text, size, "or");
+}
+
 static int read_client(void *field, const char *option, const char *text, struct error *err)
 {
     if (strlen(text) > GENERATE_WORD_BYTES_MAX) {
@@ -116,6 +129,11 @@ const struct option_row request_rows[] = {
      .names = list_rules,
      .help = "Acceptance: NAMES; default: greedy at temperature 0, coupled with a seed, "
              "otherwise rejection"},
+    {"tree-rule", 0, "RULE",
+     OPTION_READ(struct generate_options, request.tree_rule, read_tree_rule),
+     .names = list_tree_rules,
+     .help = "What judges independent chains of guesses (--trees=chains:KxL of the coordinator) "
+             "at a fixed K under rule rejection or block: NAMES; default: the coordinator's"},
     {"full-rows", 0, NULL, FIELD(request.full_rows),
      .help = "Ask workers for whole rows, for comparison"},
     OPTION_GROUP("Service", "--priority=low --deadline=30000"),

@@ -420,6 +420,7 @@ static int open_fleet(struct coordinator *c, struct error *err)
         .strategy = c->options.strategy,
         .threshold = c->options.threshold,
         .trees = c->options.trees,
+        .tree_rule = c->options.tree_rule,
         .pack_cache = c->options.backend.pack_cache,
         .draft = c->options.draft,
         .target_name = c->options.served_name,

@@ -48,7 +48,8 @@ struct coordinator_options {
     enum append_mode lookup_append;
     enum half_batches_mode half_batches;
     struct trees trees;
-    int n_draft; /* K; -1 = by strategy */
+    const struct tree_rule *tree_rule; /* of independent chains; NULL = the rule's own */
+    int n_draft;                       /* K; -1 = by strategy */
     enum strategy strategy;
     float threshold;
     int support;

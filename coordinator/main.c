@@ -13,6 +13,7 @@
 #include "coordinator/job/groups.h"
 #include "model/backend/options.h"
 #include "proto/generation_wire.h"
+#include "speculation/accept/rules.h"
 
 const char *argp_program_version = "outrider-coordinator " OUTRIDER_VERSION;
 
@@ -70,6 +71,17 @@ static int read_trees(void *field, const char *option, const char *text, struct 
 {
     (void)option;
     return trees_parse(text, field, err);
+}
+
+static int read_tree_rule(void *field, const char *option, const char *text, struct error *err)
+{
+    (void)option;
+    return tree_rule_parse(text, field, err);
+}
+
+static void list_tree_rules(char *text, size_t size)
+{
+    tree_rule_list(text, size, "or");
 }
 
 static int read_lookup(void *field, const char *option, const char *text, struct error *err)
@@ -165,7 +177,14 @@ static const struct option_row rows[] = {
              "auto, which is static. A tree such as 3,2,1 is auto, but requests of strategy fixed "
              "get 3 guesses of a draft model, 2 after each of these, and so on; with dynamic:3,2,1 "
              "as many for each place, 3, 6 and 6, after those that q chooses. Such a tree has at "
-             "most 31 guesses"},
+             "most 31 guesses. chains:3x4 is 3 chains of 4 guesses, each drawn by itself, so that "
+             "two may be equal, with at most 31 guesses beside the first chain"},
+    {"tree-rule", 0, "RULE", READ(tree_rule, read_tree_rule), .standard = "auto",
+     .names = list_tree_rules,
+     .help = "judge the chains of --trees=chains:KxL by this rule, where a request does not say: "
+             "NAMES. "
+             "auto is the request's own rule; the others are for requests of strategy fixed under "
+             "rule rejection or block at a temperature above 0, and elsewhere they are as auto"},
     {"lookup", 0, "LIST", READ(lookup, read_lookup), .standard = LOOKUP_DEFAULT,
      .help = "where guesses are looked up, besides or without a draft model; separated by "
              "commas" LOOKUP_HELP "; or none"},
@@ -278,6 +297,12 @@ static int check_options(void *fields, struct error *err)
         return error_set(err, ERR_ARGUMENT,
                          "--draft or --tokenizer is missing: without a draft model, name "
                          "the target's folder with --tokenizer");
+    }
+    if (c->tree_rule && c->tree_rule->accept && !c->trees.fixed.is_independent) {
+        return error_set(err, ERR_ARGUMENT,
+                         "--tree-rule %s is for independent chains: give --trees chains:KxL, too, "
+                         "or leave --tree-rule out",
+                         c->tree_rule->name);
     }
     int rc = credentials_check(&args->credentials, "--listen", c->listen, err);
     if (!rc && has_http) rc = credentials_check(&args->credentials, "--http", c->http, err);

@@ -59,8 +59,9 @@ struct generate_request {
     int n_draft; /* K of STRATEGY_FIXED, the maximum of others; -1 = default */
     enum strategy strategy;
     bool has_threshold;
-    float threshold;  /* of STRATEGY_THRESHOLD, 0..1 */
-    const char *rule; /* "" = chosen by temperature and seed */
+    float threshold;       /* of STRATEGY_THRESHOLD, 0..1 */
+    const char *rule;      /* "" = chosen by temperature and seed */
+    const char *tree_rule; /* what judges independent chains; "" = default */
     bool full_rows, show_drafts, ignore_eos;
     int n_stop;
     const char *const *stop;

@@ -43,6 +43,7 @@ int generate_request_check(const struct generate_request *req, struct error *err
 {
     int rc = 0;
     TRY(length_check(req->rule, RULE_NAME_BYTES_MAX, "rule", err));
+    TRY(length_check(req->tree_rule, RULE_NAME_BYTES_MAX, "tree_rule", err));
     TRY(stops_check(req, err));
     TRY(word_check(req->request_id, GENERATE_WORD_BYTES_MAX, "request_id", err));
     TRY(word_check(req->client, GENERATE_WORD_BYTES_MAX, "user", err));

@@ -19,6 +19,7 @@ static const struct token_ban *keep_bans(struct packer *p, const struct generate
 static struct generate_request keep_parts(struct packer *p, struct generate_request req)
 {
     req.rule = packer_string(p, req.rule);
+    req.tree_rule = packer_string(p, req.tree_rule);
     req.request_id = packer_string(p, req.request_id);
     req.client = packer_string(p, req.client);
     req.biases = packer_array(p, req.biases, (size_t)req.n_biases, sizeof *req.biases);

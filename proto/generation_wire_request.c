@@ -59,7 +59,8 @@ static Outrider__Generation__V1__Speculation *speculation_make(struct arena *scr
         out->_threshold_case = OUTRIDER__GENERATION__V1__SPECULATION___THRESHOLD_THRESHOLD;
         out->threshold = req->threshold;
     }
-    return out->rule ? out : NULL;
+    out->tree_rule = codec_copy_string(scratch, req->tree_rule);
+    return out->rule && out->tree_rule ? out : NULL;
 }
 
 /* Defaults are left out. */
@@ -187,6 +188,7 @@ static int speculation_decode(const Outrider__Generation__V1__Speculation *msg,
         TRY(codec_read_int(&req->n_draft, msg->n_draft, 0, DRAFT_MAX, "n_draft", err));
     }
     TRY(codec_read_string(&req->rule, NULL, msg->rule, INT32_MAX, "rule", err));
+    TRY(codec_read_string(&req->tree_rule, NULL, msg->tree_rule, INT32_MAX, "tree_rule", err));
     req->full_rows = msg->full_rows;
     req->show_drafts = msg->show_drafts;
     TRY(strategy_decode(&req->strategy, (int)msg->strategy, err));
@@ -256,6 +258,7 @@ void generate_request_init(struct generate_request *req)
         .sampling = sampling_open,
         .n_draft = -1,
         .rule = "",
+        .tree_rule = "",
         .request_id = "",
         .n = 1,
         .logprobs = -1,

@@ -233,6 +233,7 @@ static int read_speculation(const struct reader *r)
     req->has_threshold = json_member(r->entry->root, "threshold");
     TRY(read_float(r, "threshold", &req->threshold));
     TRY(json_read_string(r->entry->root, "rule", &req->rule, r->origin, r->err));
+    TRY(json_read_string(r->entry->root, "tree_rule", &req->tree_rule, r->origin, r->err));
 out:
     return rc;
 }
@@ -338,6 +339,7 @@ static int check_names(const struct reader *r)
                                         "strategy",
                                         "threshold",
                                         "rule",
+                                        "tree_rule",
                                         "priority",
                                         "timeout_ms",
                                         "user",

@@ -69,6 +69,7 @@ struct guess {
     struct sparse_dist *q;
     int32_t id;
     int n_siblings, siblings_max;
+    bool is_independent; /* siblings are drawn with replacement */
     int32_t siblings[SIBLINGS_MAX];
     /* What the draft gave it and its siblings, also where q is made one-hot. */
     float chance, sibling_chances[SIBLINGS_MAX];

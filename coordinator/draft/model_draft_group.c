@@ -35,7 +35,8 @@ int model_draft_draw_group(struct model_draft *d, const struct feeding *feeding,
                           .base = draft->base,
                           .coin = 1 + SIBLINGS_MAX + group->coin,
                           .q = arena_take(arena, 1, sizeof *guess.q),
-                          .siblings_max = group->n - 1};
+                          .siblings_max = group->n - 1,
+                          .is_independent = draft->is_independent};
     if (!guess.q) return error_set(err, ERR_NO_MEMORY, "no room for the draft's q");
     model_draft_choose_from(d, feeding->seq, row, &guess);
     int first = model_draft_add(draft, group->parent, GUESS_GROWN, GUESS_GROWN, &guess);

@@ -30,6 +30,7 @@ void model_draft_begin_growth(struct model_draft *d, struct draft_lane *lanes, i
     for (int i = 0; i < n; i++) {
         struct draft_grower *g = &d->growers[i];
         g->plan = draft_lane_grows(&lanes[i]) ? lanes[i].plan : NULL;
+        lanes[i].draft->is_independent = lanes[i].plan && lanes[i].plan->is_independent;
         g->follows = g->plan && lanes[i].follows_q;
         g->next = 0;
         memset(g->made, -1, sizeof g->made);

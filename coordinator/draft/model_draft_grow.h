@@ -42,10 +42,11 @@ struct draft_grower {
     struct forward_tree tree;
 };
 
-/* True if nothing is guessed after this token. */
+/* True if nothing is guessed after this token. Independent chains go on, so that all of them have
+ * the same length, whatever their tokens (speculation/accept/tree_paths.c). */
 static inline bool model_draft_ends(const struct draft_lane *lane, int32_t token)
 {
-    return end_ids_have(lane->ends, token);
+    return !lane->draft->is_independent && end_ids_have(lane->ends, token);
 }
 
 /* ---- model_draft_group.c ---- */

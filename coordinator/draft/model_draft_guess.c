@@ -1,5 +1,5 @@
 /* The guesses of a draft model: its passes. */
-#include "coordinator/draft/model_draft.h"
+#include "coordinator/draft/model_draft_grow.h"
 
 #include <string.h>
 
@@ -19,7 +19,8 @@ static int guess_once(struct model_draft *d, const struct feeding *feeding, int 
     struct guess guess = {.position = position,
                           .base = draft->base,
                           .q = arena_take(arena, 1, sizeof *guess.q),
-                          .siblings_max = draft_lane_siblings(lane, draft->n_chain)};
+                          .siblings_max = draft_lane_siblings(lane, draft->n_chain),
+                          .is_independent = draft->is_independent};
     if (!guess.q) return error_set(err, ERR_NO_MEMORY, "no room for the draft's q");
     int rc = feeding->follows ? model_draft_choose_following(d, feeding, row, arena, &guess, err)
                               : model_draft_choose(d, lane, row, arena, &guess, err);
@@ -28,7 +29,7 @@ static int guess_once(struct model_draft *d, const struct feeding *feeding, int 
         model_draft_add(draft, guess_tree_last(draft), GUESS_CHAIN | mark, GUESS_SIBLING, &guess);
     if (feeding->follows) model_draft_value(feeding->follows, draft, first, &guess);
     seq->tokens[position] = guess.id; /* after the committed ones, where the next pass reads it */
-    draft->is_over = end_ids_have(lane->ends, guess.id) || guess.chance < seq->threshold;
+    draft->is_over = model_draft_ends(lane, guess.id) || guess.chance < seq->threshold;
     return 0;
 }
 

@@ -83,7 +83,7 @@ static void choose_siblings(const struct sequence *seq, const struct guess_row *
         if (is_best && i < row->n_best) taken[i] = row->best[i].id;
         if (is_drawn) {
             double u = rng_uniform(at, RNG_DRAFT, (uint32_t)(guess->coin + i));
-            taken[i] = multi_draft_draw(q, taken, i, u);
+            taken[i] = multi_draft_draw(q, taken, guess->is_independent ? 0 : i, u);
         }
         if (taken[i] < 0) return;
         float chance = is_drawn ? sparse_prob(q, taken[i]) : i < n_chances ? chances[i] : 0;

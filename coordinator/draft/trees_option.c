@@ -1,6 +1,7 @@
 /* --trees as users write it, and the guesses of a tree that is given. */
 #include "coordinator/draft/trees_option.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static int refuse(const char *text, struct error *err)
@@ -33,6 +34,32 @@ static int parse_widths(const char *text, const char *list, struct tree_widths *
     return refuse(text, err);
 }
 
+/* "KxL" */
+static int parse_chains(const char *text, const char *list, struct tree_widths *widths,
+                        struct error *err)
+{
+    int n_chains = 0, length = 0, n_read = 0;
+    bool is_read = sscanf(list, "%1dx%2d%n", &n_chains, &length, &n_read) == 2;
+    if (!is_read || list[n_read] != '\0' || list[0] < '0' || list[2] < '0' || n_chains < 2 ||
+        n_chains > 1 + SIBLINGS_MAX || length < 1 || length > DRAFT_MAX) {
+        return error_set(err, ERR_ARGUMENT,
+                         "--trees '%s': expected chains:KxL, K chains of L guesses, K 2 to %d and "
+                         "L 1 to %d, such as chains:3x4",
+                         text, 1 + SIBLINGS_MAX, DRAFT_MAX);
+    }
+    if ((n_chains - 1) * length > GROWN_MAX - 1) {
+        return error_set(err, ERR_ARGUMENT,
+                         "--trees '%s' has %d guesses beside the first chain; %d are possible: "
+                         "take fewer chains or shorter ones",
+                         text, (n_chains - 1) * length, GROWN_MAX - 1);
+    }
+    memset(widths->widths, 1, (size_t)length);
+    widths->widths[0] = (uint8_t)n_chains;
+    widths->n = length;
+    widths->is_independent = true;
+    return 0;
+}
+
 /* Returns the text after `word` and a colon; NULL: it does not begin so. */
 static const char *list_after(const char *text, const char *word)
 {
@@ -53,6 +80,13 @@ int trees_parse(const char *text, struct trees *trees, struct error *err)
                  {"static", TREES_AUTO, false},
                  {"siblings", TREES_SIBLINGS, false},
                  {"off", TREES_OFF, false}};
+    /* Trees that are named: the word before the colon, if there is one. */
+    static const struct {
+        const char *word;
+        int (*parse)(const char *text, const char *list, struct tree_widths *widths,
+                     struct error *err);
+        bool follows_q;
+    } shapes[] = {{"dynamic", parse_widths, true}, {"chains", parse_chains, false}};
     *trees = (struct trees){.mode = TREES_AUTO};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (strcmp(text, words[i].word) != 0) continue;
@@ -60,21 +94,24 @@ int trees_parse(const char *text, struct trees *trees, struct error *err)
         trees->follows_q = words[i].follows_q;
         return 0;
     }
-    const char *list = list_after(text, "dynamic");
-    trees->fixed_follows_q = list != NULL;
-    if (!list) list = text;
-    if (list != text || (list[0] >= '0' && list[0] <= '9')) {
-        return parse_widths(text, list, &trees->fixed, err);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const char *list = list_after(text, shapes[i].word);
+        if (!list) continue;
+        trees->fixed_follows_q = shapes[i].follows_q;
+        return shapes[i].parse(text, list, &trees->fixed, err);
     }
+    if (text[0] >= '0' && text[0] <= '9') return parse_widths(text, text, &trees->fixed, err);
     return error_set(err, ERR_ARGUMENT,
                      "--trees '%s': expected auto, dynamic, static, siblings, off, a tree such as "
-                     "3,2,1, or dynamic:3,2,1",
+                     "3,2,1, dynamic:3,2,1, or chains:3x4",
                      text);
 }
 
 int tree_widths_plan(const struct tree_widths *widths, int k, struct guess_tree *plan)
 {
     guess_tree_begin(plan, 0);
+    plan->is_independent = widths->is_independent;
+    if (plan->is_independent && k > widths->n) k = widths->n;
     for (int place = 0; place < k; place++) {
         int width = place < widths->n ? widths->widths[place] : 1, parent = guess_tree_last(plan);
         guess_tree_extend(plan, 0, -1, NULL);

@@ -14,6 +14,10 @@ enum trees_mode { TREES_AUTO, TREES_SIBLINGS, TREES_OFF };
 struct tree_widths {
     int n; /* 0 .. DRAFT_MAX */
     uint8_t widths[DRAFT_MAX];
+    /* "chains:KxL": widths K, 1, 1, ..: K chains of L guesses, each drawn by itself, so that two
+     * may hold the same tokens, under rules that judge q. A K of the sequence that is less than L
+     * cuts all of them, and one that is more does not make one longer. */
+    bool is_independent;
 };
 
 /* A tree that is named is for requests of strategy fixed; for planned ones it is as auto. */
@@ -24,8 +28,9 @@ struct trees {
     bool fixed_follows_q;     /* the same of this one: it says how many guesses a place has */
 };
 
-/* "auto", "dynamic", "static", "siblings", "off", "3,2,1" or "dynamic:3,2,1". Errors: ERR_ARGUMENT
- * no such mode or tree, or a tree of more than GROWN_MAX - 1 guesses. */
+/* "auto", "dynamic", "static", "siblings", "off", "3,2,1", "dynamic:3,2,1" or "chains:3x4".
+ * Errors: ERR_ARGUMENT no such mode or tree, or a tree of more than GROWN_MAX - 1 guesses; of
+ * chains, beside the first one. */
 int trees_parse(const char *text, struct trees *trees, struct error *err);
 
 /* Plans the tree of the first k places; after the last width there is one guess for each place, of

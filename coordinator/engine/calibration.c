@@ -70,6 +70,7 @@ static void begin_sequence(struct calibration *c, int i)
     seq->n_tokens = seq->n_prompt = 1;
     seq->n_draft_kv = 0;
     seq->rule = &accept_rules[RULE_REJECTION];
+    seq->tree_rule = &tree_rules[TREE_RULE_AUTO];
     seq->sampling = (struct sampling_params){.temperature = 1, .top_p = 1};
 }
 

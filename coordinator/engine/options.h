@@ -47,7 +47,8 @@ struct engine_options {
     int n_draft;               /* K of requests that do not say; -1 = by strategy */
     enum strategy strategy;    /* of such requests */
     float threshold;
-    struct trees trees;      /* of guesses of the planner */
+    struct trees trees;                /* of guesses of the planner */
+    const struct tree_rule *tree_rule; /* of requests that name none; NULL = auto */
     const char *pack_cache;  /* where measured times are kept: NULL or "off", "auto", a folder */
     const char *draft;       /* as --draft names it */
     const char *target_name; /* what clients are told; NULL = as the target names itself */

@@ -70,7 +70,8 @@ int round_accept(struct round *r, struct round_lane *lane, struct round_accepted
     if (!lane->plan.is_last) goto out; /* of a prompt that goes on, nothing is accepted */
     a->begin_us = clock_now_us();
     a->all_rows = &r->result.rows[lane->first_want + lane->plan.n_scored];
-    TRY(rule_accept(seq->rule, &lane->draft, a->all_rows, &at, &r->arena, &result, err));
+    TRY(rule_accept(seq->rule, seq->tree_rule, &lane->draft, a->all_rows, &at, &r->arena, &result,
+                    err));
     take_path(r, lane, &result, a);
     assert(a->rows[a->n].n > 0 || a->rows[a->n].outside_mass > 0);
 out:

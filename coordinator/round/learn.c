@@ -89,10 +89,17 @@ static void learn_grown(struct planner *planner, const struct round_lane *lane)
     }
 }
 
-/* Strategies with a K of their own have no offers, but for what a request predicts. */
+/* Strategies with a K of their own have no offers, but for what a request predicts. Of independent
+ * chains a guess stays with another chance than alone or among distinct siblings, so they teach
+ * nothing about those. */
 static void learn_lane(struct planner *planner, const struct round_lane *lane)
 {
     struct planner_sequence *state = &lane->seq->planner_state;
+    if (lane->draft.is_independent) {
+        planner_observe_lane(planner, state, 0, 0);
+        learn_found(planner, lane);
+        return;
+    }
     bool has_offer = state->strategy == STRATEGY_PLANNED || lane->plan.offer.k_max > 0;
     bool is_offered = round_is_found(lane) && has_offer;
     const struct planner_offer *offer = is_offered ? &lane->plan.offer : NULL;

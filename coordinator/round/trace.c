@@ -34,7 +34,7 @@ static int sibling_number(const struct guess_tree *draft, int node)
     return guess_tree_rank(draft, node) + (marks & GUESS_GROWN ? GENERATE_GROWN : 0);
 }
 
-/* A guess. p is known if its parent is the guess before its place that was accepted. */
+/* A guess. p is known if the text before it is what was accepted before its place. */
 static struct generate_guess trace_guess(struct round *r, const struct round_lane *lane,
                                          const struct target_row *rows, int node)
 {
@@ -42,7 +42,8 @@ static struct generate_guess trace_guess(struct round *r, const struct round_lan
     int32_t id = draft->tokens[node];
     int place = guess_tree_place(draft, node);
     int before = place > 0 && place <= lane->n_accepted ? lane->accepted[place - 1] : -1;
-    bool is_known = place <= lane->n_accepted && draft->parents[node] == before;
+    bool is_known =
+        place <= lane->n_accepted && guess_tree_agree(draft, draft->parents[node], before);
     float chance = sparse_prob(draft->q[node], id);
     return (struct generate_guess){
         .id = id,

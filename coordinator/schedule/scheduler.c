@@ -337,12 +337,12 @@ static bool may_grow(const struct planning *p, const struct sequence *seq,
 
 /* Makes room, of what all lanes have left, after the draft's guesses for such as are found there.
  * How much of it is used depends on guesses, all of which are sent then. A lane that guesses after
- * siblings has none: both are for the rows that are left. */
+ * siblings has none: both are for the rows that are left. Independent chains stay equally long. */
 static void make_room_after(struct planning *p, struct lane_plan *lane)
 {
     int k = lane->tree.n_chain;
     if (k == 0 || lane->drafter != p->s->drafters->model) return;
-    if (guess_tree_count(&lane->tree, GUESS_GROWN) > 0) return;
+    if (guess_tree_count(&lane->tree, GUESS_GROWN) > 0 || lane->tree.is_independent) return;
     int room = least(least(DRAFT_MAX, planning_guess_room(p, lane->seq)) - k,
                      least(p->n_tokens, p->n_rows));
     guess_tree_plan(&lane->tree, least(room, p->s->append_max), GUESS_CHAIN | GUESS_APPENDED);
@@ -357,8 +357,11 @@ static void plan_fixed_tree(struct planning *p, struct lane_plan *lane)
     bool has_tree = widths && lane->tree.n > 0 && lane->drafter == p->s->drafters->model;
     if (!has_tree || p->company->is_halved) return;
     struct guess_tree tree;
-    int n = tree_widths_plan(widths, lane->tree.n_chain, &tree);
+    tree_widths_plan(widths, lane->tree.n_chain, &tree);
+    int n = tree.n - lane->tree.n;
     if (n > least(p->n_tokens, p->n_rows)) return;
+    /* Where tokens are matched, two guesses of the same token are one. */
+    tree.is_independent &= lane->seq->rule->judges_q && lane->seq->sampling.temperature > 0;
     lane->tree = tree;
     lane->follows_q = guess_tree_count(&tree, GUESS_GROWN) > 0 && lane->seq->follows_q;
     p->n_tokens -= n;

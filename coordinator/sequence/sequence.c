@@ -93,6 +93,38 @@ static void choose_draft(struct sequence *seq, const struct generate_request *re
     seq->follows_q = is_planned ? defaults->follows_q : defaults->tree_follows_q;
 }
 
+/* Chooses how trees of independent chains are judged. The coordinator's default applies where it
+ * can; a request's own that never would is refused. */
+static int choose_tree_rule(struct sequence *seq, const struct generate_request *req,
+                            const struct sequence_defaults *defaults, struct error *err)
+{
+    enum strategy strategy = seq->planner_state.strategy;
+    seq->tree_rule = defaults->tree_rule ? defaults->tree_rule : &tree_rules[TREE_RULE_AUTO];
+    if (!req->tree_rule[0]) return 0;
+    int rc = tree_rule_parse(req->tree_rule, &seq->tree_rule, err);
+    if (rc || !seq->tree_rule->accept) return rc;
+    if (!seq->rule->judges_q || seq->sampling.temperature == 0) {
+        return error_set(err, ERR_ARGUMENT,
+                         "tree_rule %s weighs guesses by the draft's q, which rule %s at "
+                         "temperature %g does not; choose rule rejection or block and a "
+                         "temperature above 0, or leave tree_rule out",
+                         seq->tree_rule->name, seq->rule->name, (double)seq->sampling.temperature);
+    }
+    if (strategy != STRATEGY_FIXED) {
+        return error_set(err, ERR_ARGUMENT,
+                         "tree_rule %s belongs to strategy fixed, but the strategy is %s; set "
+                         "n_draft or strategy fixed, or leave tree_rule out",
+                         seq->tree_rule->name, strategy_names[strategy]);
+    }
+    if (!defaults->has_chains) {
+        return error_set(err, ERR_ARGUMENT,
+                         "tree_rule %s is for independent chains, which this coordinator does not "
+                         "guess; start it with --trees chains:KxL, or leave tree_rule out",
+                         seq->tree_rule->name);
+    }
+    return 0;
+}
+
 static int check_length(const struct job *job, const struct sequence_defaults *defaults,
                         struct error *err)
 {
@@ -200,6 +232,7 @@ static int settle_request(struct sequence *seq, const struct tokenizer *tok,
     TRY(choose_strategy(seq, req, defaults, err));
     choose_draft(seq, req, defaults);
     seq->sampling = req->sampling;
+    TRY(choose_tree_rule(seq, req, defaults, err));
     if (seq->sampling.top_k >= defaults->vocab_size) seq->sampling.top_k = 0; /* cuts nothing */
     if (!job->has_seed) {
         job->has_seed = true;

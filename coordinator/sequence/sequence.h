@@ -36,6 +36,7 @@ struct sequence {
 
     struct sampling_params sampling;
     const struct rule *rule;
+    const struct tree_rule *tree_rule;
     uint64_t seed;
     int n_draft; /* K of strategy fixed, the most of others */
     struct planner_sequence planner_state;
@@ -75,10 +76,12 @@ struct sequence_defaults {
     const struct end_ids *ends;               /* of its texts; NULL = none */
     const struct sampling_defaults *sampling; /* of its texts; NULL = none */
     bool has_draft;
-    int siblings_max;               /* of each guess of planned sequences */
-    bool grows;                     /* a draft model may guess after siblings of these */
-    const struct tree_widths *tree; /* of sequences of strategy fixed; NULL: chains. Kept */
-    bool follows_q, tree_follows_q; /* which guesses grow is chosen by the draft's q: of planned
+    int siblings_max;                  /* of each guess of planned sequences */
+    bool grows;                        /* a draft model may guess after siblings of these */
+    const struct tree_widths *tree;    /* of sequences of strategy fixed; NULL: chains. Kept */
+    bool has_chains;                   /* `tree` is independent chains */
+    const struct tree_rule *tree_rule; /* of requests that name none; NULL = auto */
+    bool follows_q, tree_follows_q;    /* which guesses grow is chosen by the draft's q: of planned
                                          sequences, and in `tree` */
 };
 

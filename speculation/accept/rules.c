@@ -20,34 +20,77 @@ const struct rule *rule_default(float temperature, bool has_seed)
     return &accept_rules[has_seed ? RULE_COUPLED : RULE_REJECTION];
 }
 
-int rule_parse(const char *name, const struct rule **rule, struct error *err)
-{
-    char list[LIST_BYTES];
-    for (int i = 0; i < RULE_COUNT; i++) {
-        if (strcmp(name, accept_rules[i].name) != 0) continue;
-        *rule = &accept_rules[i];
-        return 0;
-    }
-    return error_set(err, ERR_ARGUMENT, "'%s' is no acceptance rule; there are %s", name,
-                     rule_list(list, sizeof list, "and"));
-}
+#define TREE_RULE_ROW(constant, word, function, which) \
+    [TREE_RULE_##constant] = {.name = (word), .accept = (function), .fits = (which)},
+const struct tree_rule tree_rules[TREE_RULE_COUNT] = {[TREE_RULE_AUTO] = {.name = "auto"},
+                                                      TREE_RULES(TREE_RULE_ROW)};
 
-const char *rule_list(char *text, size_t size, const char *last_word)
+#define TREE_RULE_NAME(constant, word, ...) [TREE_RULE_##constant] = (word),
+const char *const tree_rule_names[TREE_RULE_COUNT] = {[TREE_RULE_AUTO] = "auto",
+                                                      TREE_RULES(TREE_RULE_NAME)};
+
+/* "NAME, NAME LAST_WORD NAME" of names[n] into text[size]; returns text. */
+static const char *list_names(const char *const *names, int n, char *text, size_t size,
+                              const char *last_word)
 {
     size_t len = 0;
     text[0] = '\0';
-    for (int i = 0; i < RULE_COUNT && len < size; i++) {
-        bool is_last = i == RULE_COUNT - 1;
+    for (int i = 0; i < n && len < size; i++) {
+        bool is_last = i == n - 1;
         const char *join = i == 0 ? "" : is_last ? " " : ", ";
         len += (size_t)snprintf(text + len, size - len, "%s%s%s%s", join, is_last ? last_word : "",
-                                is_last ? " " : "", accept_rules[i].name);
+                                is_last ? " " : "", names[i]);
     }
     return text;
 }
 
-int rule_accept(const struct rule *rule, const struct guess_tree *tree,
-                const struct target_row *rows, const struct rng_address *at, struct arena *arena,
-                struct tree_result *result, struct error *err)
+/* The number of a name among names[n]; -1: it is none of them. */
+static int find_name(const char *const *names, int n, const char *name)
+{
+    while (n > 0 && strcmp(name, names[n - 1]) != 0) {
+        n--;
+    }
+    return n - 1;
+}
+
+int rule_parse(const char *name, const struct rule **rule, struct error *err)
+{
+    char list[LIST_BYTES];
+    int i = find_name(accept_rule_names, RULE_COUNT, name);
+    if (i < 0) {
+        return error_set(err, ERR_ARGUMENT, "'%s' is no acceptance rule; there are %s", name,
+                         rule_list(list, sizeof list, "and"));
+    }
+    *rule = &accept_rules[i];
+    return 0;
+}
+
+const char *rule_list(char *text, size_t size, const char *last_word)
+{
+    return list_names(accept_rule_names, RULE_COUNT, text, size, last_word);
+}
+
+int tree_rule_parse(const char *name, const struct tree_rule **rule, struct error *err)
+{
+    char list[LIST_BYTES];
+    int i = find_name(tree_rule_names, TREE_RULE_COUNT, name);
+    if (i < 0) {
+        return error_set(err, ERR_ARGUMENT, "'%s' is no tree rule; there are %s", name,
+                         tree_rule_list(list, sizeof list, "and"));
+    }
+    *rule = &tree_rules[i];
+    return 0;
+}
+
+const char *tree_rule_list(char *text, size_t size, const char *last_word)
+{
+    return list_names(tree_rule_names, TREE_RULE_COUNT, text, size, last_word);
+}
+
+int rule_accept(const struct rule *rule, const struct tree_rule *tree_rule,
+                const struct guess_tree *tree, const struct target_row *rows,
+                const struct rng_address *at, struct arena *arena, struct tree_result *result,
+                struct error *err)
 {
     struct sparse_dist q[DRAFT_MAX];
     int n = 0;
@@ -63,6 +106,7 @@ int rule_accept(const struct rule *rule, const struct guess_tree *tree,
     }
     double *scratch = arena_take(arena, tree_scratch_count(tree, rows), sizeof *scratch);
     if (!scratch) return error_set(err, ERR_NO_MEMORY, "no room to accept a tree of guesses");
-    *result = rule->accept_tree(tree, rows, at, scratch);
+    bool is_own = !tree_rule->accept || !rule->judges_q || !tree_rule->fits(tree);
+    *result = (is_own ? rule->accept_tree : tree_rule->accept)(tree, rows, at, scratch);
     return 0;
 }

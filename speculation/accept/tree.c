@@ -11,6 +11,25 @@ uint32_t tree_coin_index(const struct guess_tree *tree, int node)
     return index;
 }
 
+bool tree_is_independent(const struct guess_tree *tree)
+{
+    return tree->is_independent;
+}
+
+bool tree_is_chains(const struct guess_tree *tree)
+{
+    int n_chains = 0;
+    for (int c = guess_tree_child(tree, -1); c >= 0; c = guess_tree_sibling(tree, c)) {
+        n_chains++;
+    }
+    if (!tree->is_independent || n_chains == 0 || tree->n % n_chains != 0) return false;
+    int length = tree->n / n_chains;
+    for (int i = 0; i < tree->n; i++) {
+        if (tree->parents[i] != (i % length == 0 ? -1 : i - 1)) return false;
+    }
+    return true;
+}
+
 size_t tree_scratch_count(const struct guess_tree *tree, const struct target_row *rows)
 {
     size_t on_path[TREE_NODES_MAX + 1] = {(size_t)rows[0].n}, most = on_path[0];

@@ -10,10 +10,12 @@ enum {
     /* Tokens are ordered by p / q, STEPS steps for a factor of two. Any order would be exact. */
     STEPS = 4,
     EXPONENT_MAX = 16,
-    CLASSES = 2 * EXPONENT_MAX * STEPS
+    CLASSES = 2 * EXPONENT_MAX * STEPS,
+    MISSING = -1 /* the class of tokens that a row does not have */
 };
+#define ALL_IDS INT64_MAX
 
-/* Where the chosen path stands among all that could have been drawn, in the order of its tokens:
+/* Rank of the chosen path among all that could have been drawn, in the order of its tokens:
  * `below` is the probability under q of the paths before those that begin as it does, `above` that
  * of all but those after them. */
 struct place {
@@ -70,10 +72,24 @@ static double q_at(const struct target_row *row, const struct sparse_dist *q, in
     return *k < q->n && q->ids[*k] == row->ids[i] ? (double)q->p[*k] : 0;
 }
 
+/* The sum of q of ids below `end` that a row does not have, because a cut has left nothing of them.
+ * They come before all classes, by their ids. */
+static double sum_missing(const struct target_row *row, const struct sparse_dist *q, int64_t end)
+{
+    double sum = 0;
+    for (int i = 0, k = 0; k < q->n && q->ids[k] < end; k++) {
+        while (i < row->n && row->ids[i] < q->ids[k]) {
+            i++;
+        }
+        if (i == row->n || row->ids[i] != q->ids[k]) sum += (double)q->p[k];
+    }
+    return sum;
+}
+
 /* before[c]: the part of q that is in lower classes. Returns the sum of q, which is rounded. */
 static double sum_classes(const struct target_row *row, const struct sparse_dist *q, double *before)
 {
-    double sums[CLASSES] = {0}, total = 0;
+    double sums[CLASSES] = {0}, total = sum_missing(row, q, ALL_IDS);
     for (int i = 0, k = 0; i < row->n; i++) {
         double q_i = q_at(row, q, i, &k);
         if (q_i > 0) sums[class_of((double)row->p[i], q_i)] += q_i;
@@ -90,14 +106,14 @@ static double sum_classes(const struct target_row *row, const struct sparse_dist
 static void choose_node(struct chains *chains, int level, const struct target_row *row)
 {
     const struct guess_tree *tree = chains->tree;
-    int best = -1, best_class = -1;
+    int best = -1, best_class = MISSING;
     for (int c = 0; c < chains->n; c++) {
         int node = node_of(chains, c, level);
         if (!chains->agrees[c]) continue;
         int i = target_row_find(row, tree->tokens[node]);
-        assert(i >= 0);
+        assert(i >= 0 || row->outside_mass == 0); /* p of this id was not asked for */
         double q_i = (double)sparse_prob(tree->q[node], tree->tokens[node]);
-        int own = class_of((double)row->p[i], q_i);
+        int own = i >= 0 ? class_of((double)row->p[i], q_i) : MISSING;
         bool is_equal = own == best_class;
         if (best >= 0 &&
             (own < best_class || (is_equal && tree->tokens[node] <= tree->tokens[best]))) {
@@ -124,6 +140,11 @@ static void extend(struct chains *chains, int level, struct place *place)
     const struct sparse_dist *q = chains->tree->q[node];
     double total = sum_classes(row, q, before), whole = powers(place, chains->n);
     struct place chosen = *place;
+    int32_t token = chains->tree->tokens[node];
+    if (target_row_find(row, token) < 0) {
+        chosen.below = place->below + width * (sum_missing(row, q, token) / total);
+        chosen.above = place->below + width * (sum_missing(row, q, token + 1LL) / total);
+    }
     for (int i = 0, k = 0; i < row->n; i++) {
         double q_i = q_at(row, q, i, &k);
         given[i] = 0;
@@ -133,7 +154,7 @@ static void extend(struct chains *chains, int level, struct place *place)
         *sum += q_i;
         own.above = place->below + width * (*sum / total);
         given[i] = whole > 0 ? q_i / total * powers(&own, chains->n) / whole : q_i / total;
-        if (row->ids[i] == chains->tree->tokens[node]) chosen = own;
+        if (row->ids[i] == token) chosen = own;
     }
     *place = chosen;
 }
@@ -167,6 +188,7 @@ static int verify(const struct chains *chains, const struct rng_address *at, dou
     for (int i = 1; i <= chains->length; i++) {
         const struct target_row *row = row_before(chains, i - 1);
         int guess = target_row_find(row, chains->tree->tokens[chains->path[i - 1]]);
+        if (guess < 0) break; /* p is 0: nothing stays from here on */
         double p_i = (double)row->p[guess], given = chains->given[i - 1][guess];
         scale = scale * p_i < given ? scale * p_i / given : 1;
         const struct rng_address here = {at->seed, at->position + (uint32_t)i - 1, at->round};
@@ -205,9 +227,6 @@ static void count_chains(const struct guess_tree *tree, struct chains *chains)
         chains->agrees[chains->n++] = true;
     }
     chains->length = chains->n > 0 ? tree->n / chains->n : 0;
-    for (int i = 0; i < tree->n; i++) {
-        assert(tree->parents[i] == (i % chains->length == 0 ? -1 : i - 1));
-    }
 }
 
 /* After Thomas and Pal 2026, arXiv 2602.16961 (greedy multi-path block verification), of which only
@@ -230,7 +249,7 @@ struct tree_result tree_accept_paths(const struct guess_tree *tree, const struct
     struct place place = {.below = 0, .above = 1};
     double scale;
     count_chains(tree, &chains);
-    assert(chains.n <= 1 || tree->is_independent);
+    assert(tree->n == 0 || chains.n == 1 || tree_is_chains(tree));
     for (int i = 0; i < chains.length; i++) {
         chains.given[i] = scratch;
         scratch += row_before(&chains, i)->n;

@@ -36,7 +36,7 @@ static bool visit_children(const struct traversal *walk, int node, int depth, do
     return false;
 }
 
-/* Whether the path to `node` or one that goes on after it stays, which has probability `scale`
+/* True if the path to `node` or one that goes on after it stays, which has probability `scale`
  * whatever tokens are below it; if not, its parent goes on with the next child. */
 static bool visit(const struct traversal *walk, int node, int depth, double scale, double *scratch,
                   struct tree_result *result)

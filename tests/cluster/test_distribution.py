@@ -9,7 +9,8 @@ too. The seeds are fixed: a run repeats itself. The same is asked of strategies 
 fewer draws (test_strategies.c has more); there the planner's timings matter, so those draws do not
 repeat. At the end all guesses are made while the target verifies the round before, then guesses are
 found in the text itself, and drawn from what other texts have said; and trees of the draft go on
-after siblings, also of texts with penalties, biases and bans.
+after siblings, also of texts with penalties, biases and bans, or are independent chains, which
+tree rules judge.
 
 Most draws come from a small synthetic pair, because a draw costs most of its time in the models:
 what is tested does not depend on them. Some come from the tales pair, which is trained. Groups have
@@ -54,6 +55,7 @@ GROWN_PART = 1000  # draws between texts that are shown
 N_SHOWN = 16
 N_SHARED = 20000 // ONE_OF
 N_UNCUT = 20000 // ONE_OF
+N_CHAINS = 20000 // ONE_OF
 AHEAD_TOP_K = 5  # 125 triples
 # Total variations that must be found in 9 of 10 cases by all draws; fewer draws find larger ones.
 MAIN_TV, NAIVE_TV, STRATEGY_TV = 0.031, 0.05, 0.07
@@ -63,6 +65,7 @@ SHARED_TV = 0.04
 UNCUT_TV = 0.046
 UNCUT_LEAST = 2e-4  # rarer pairs are one cell
 UNCUT_SEEDS = {0: 23000001, 1: 24000001}  # compact and whole rows
+CHAINS_TV = 0.04
 FIRST_SEEDS = {"rejection": 1, "block": 1000001, "naive": 2000001}
 TALES_SEEDS = {"rejection": 13000001, "block": 14000001}
 GROWN_SEEDS = {"rejection": 19000001, "block": 20000001}
@@ -447,6 +450,27 @@ def check_edited_trees(build, report, exact):
                         (23000001 + 2000000 * i, 24000001 + 2000000 * i), strategy="fixed")
 
 
+def check_chains(build, report, exact):
+    """Three independent chains of two guesses, judged by the two rules that are for such: which
+    chains hold the same tokens shows in neither."""
+    way = {"worker_flags": ONE_THREAD,
+           "coordinator_flags": ["--half-batches", "off", "--trees", "chains:3x2"]}
+    cases = {"k-sequential": ("rejection", 23000001), "multi-path": ("block", 24000001)}
+    with small_cluster(build, **way) as cluster, small_cluster(build, **way) as other:
+        drawn = side_by_side(*[
+            functools.partial(draw, world, report, rule, N_CHAINS, seed, strategy="fixed",
+                              tree_rule=tree_rule)
+            for world, (tree_rule, (rule, seed)) in zip((cluster, other), cases.items())])
+    for tree_rule, done in zip(cases, drawn):
+        name = f"{cases[tree_rule][0]}, {tree_rule}"
+        drafted, siblings, accepted = (sum(one[key] for one in done)
+                                       for key in ("drafted", "siblings", "siblings_accepted"))
+        report.check(siblings == 2 * drafted >= 4 * len(done) and accepted > 0,
+                     f"{name}: {accepted} of {siblings} guesses of the other chains stay")
+        check_fit(build, report, name, done, exact, CHAINS_TV)
+        check_forgets(build, report, name, done, exact)
+
+
 def draw_both(clusters, report, n_draws, seeds):
     """{rule: draws} of the two rules that keep the distribution."""
     rejection, block = side_by_side(
@@ -519,6 +543,7 @@ def main():
     check_shared(build, report, exact)
     check_uncut(build, report)
     check_edited_trees(build, report, exact)
+    check_chains(build, report, exact)
     return report.status()
 
 

@@ -19,8 +19,8 @@ import plain_texts
 from far_cluster import FarCluster
 from generations import DRAFT, TARGET, GenerationCluster, Report, check_word_is_refused
 from matrix import ALL, FAR_S, GREEDY_AND_COUPLED, PLANNED, World
-from matrix_guesses import (LOOKUP_WAYS, check_alone, check_appended, check_grown, check_lookahead,
-                            check_lookup, check_named_tree, check_planned_trees,
+from matrix_guesses import (LOOKUP_WAYS, check_alone, check_appended, check_chains, check_grown,
+                            check_lookahead, check_lookup, check_named_tree, check_planned_trees,
                             check_session_trees, check_store, check_store_trees, check_tree_of_q)
 from matrix_texts import (OWN, SOME, check_decisions, check_defaults, check_heads, check_layers,
                           check_random_draft, check_reference, check_refused_layers,
@@ -128,11 +128,13 @@ def far_pair_one(world, shown):
         check_grown(world, trees)
     shown[1] = [check_named_tree(world, trees) for trees in ("3,2,1", "dynamic:3,2,1")]
     world.check(shown[1][0] != shown[1][1], "dynamic:3,2,1 has other guesses than 3,2,1")
+    shown[1].append(check_chains(world))
 
 
 def far_pair_two(world, shown):
     check_grown(world, "dynamic")
     shown[2] = [check_named_tree(world, trees) for trees in ("3,2,1", "dynamic:3,2,1")]
+    shown[2].append(check_chains(world))
 
 
 def near_deep_pair(world, _):
@@ -197,7 +199,7 @@ def main(build, part=""):
             future.result()
     if not part:
         report.check(shown[1] == shown[2],
-                     "3,2,1 and dynamic:3,2,1 have the same guesses on one rank and two")
+                     "3,2,1, dynamic:3,2,1 and chains:3x4 have the same guesses on one rank and two")
     return report.status()
 
 

@@ -38,7 +38,7 @@ struct line {
     struct generate_request request;
     int n_repeat;
     int32_t ids[PROMPT_IDS_MAX];
-    char rule[RULE_BYTES], stop[RULE_BYTES];
+    char rule[RULE_BYTES], tree_rule[RULE_BYTES], stop[RULE_BYTES];
     const char *stops[1];
     struct token_bias biases[BIASES_MAX];
     struct token_ban bans[BANS_MAX];
@@ -177,6 +177,10 @@ static int parse_field(struct line *line, const char *key, char *value, struct e
         r->n_stop = 1;
         return 0;
     }
+    if (strcmp(key, "tree_rule") == 0) {
+        snprintf(line->tree_rule, sizeof line->tree_rule, "%s", value);
+        return 0;
+    }
     return error_set(err, ERR_ARGUMENT, "no such field of a line: %s", key);
 }
 
@@ -186,6 +190,7 @@ static int parse_line(struct line *line, char *text, struct error *err)
     *line = (struct line){.n_repeat = 1};
     generate_request_init(&line->request);
     line->request.rule = line->rule;
+    line->request.tree_rule = line->tree_rule;
     for (char *item = strtok_r(text, " \n", &rest); item; item = strtok_r(NULL, " \n", &rest)) {
         char *value = strchr(item, '=');
         if (!value) return error_set(err, ERR_ARGUMENT, "%s: expected KEY=VALUE", item);

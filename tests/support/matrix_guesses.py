@@ -263,3 +263,50 @@ def check_named_tree(world, trees):
     check_edited(world, PAIR_PROMPTS, fewest=1, n_draft=4)
     check_least(world, 3)
     return shown[0]
+
+
+def check_chains(world):
+    """Independent chains have one length, and under rules that match tokens the text is that of
+    plain decoding. Returns the guesses and the tokens under the rules that judge q."""
+    world.use("--half-batches", "off", "--trees", "chains:3x4", "--tree-rule", "multi-path",
+              draft=PAIR + ",draft=1")
+    made = []
+
+    def ask(*words):
+        return world.cluster.outrider("generate", "Once upon a time", "-n", "100", "--ignore-eos",
+                                      "--json", "--seed", "31", *words)
+    for name, words in (("greedy", ("--temperature", "0")),
+                        ("coupled", ("--temperature", "1", "--rule", "coupled"))):
+        plain, chains = (json.loads(ask(*words, *one).stdout)
+                         for one in (("-K", "0"), ("-K", "6", "--show-drafts")))
+        rounds = [step["round"] for step in chains["steps"]]
+        n_kept = sum(guess["sibling"] > 0 for one in rounds
+                     for guess in one["guesses"][:one["kept"]])
+        world.check(max(len(one["guesses"]) for one in rounds) == 12 and n_kept > 0 and
+                    chains["token_ids"] == plain["token_ids"],
+                    f"{name}: {n_kept} guesses beside the first chain stay")
+    for rule, *words in (("rejection", "--tree-rule", "k-sequential"), ("block",),
+                         ("block", "--tree-rule", "auto")):
+        drawn = json.loads(ask("-K", "3", "--temperature", "1", "--rule", rule, "--show-drafts",
+                               *words).stdout)
+        rounds = [step["round"] for step in drawn["steps"]]
+        made.append((drawn["token_ids"], [one["guesses"] for one in rounds]))
+        n_kept = sum(guess["sibling"] > 0 for one in rounds
+                     for guess in one["guesses"][:one["kept"]])
+        n_wrong = n_equal = 0
+        for one in rounds:
+            firsts = [guess for guess in one["guesses"] if guess["place"] == 0]
+            # Each first guess has been looked at, so its p is known.
+            n_wrong += len(firsts) not in (0, 3) or one["kept"] > 3
+            n_wrong += any(guess["p"] < 0 for guess in firsts)
+            n_equal += len({guess["id"] for guess in firsts}) < len(firsts)
+        world.check(n_wrong == 0 and n_equal > 0 and n_kept > 0 and len(drawn["token_ids"]) == 100,
+                    f"{rule} {' '.join(words)}: {n_kept} guesses beside the first chain stay; in "
+                    f"{n_equal} of {len(rounds)} rounds first guesses are equal")
+    world.check(made[1][0] != made[2][0], "multi-path and traversal draw other texts")
+    for words, why in ((("-K", "3", "--temperature", "0"), "rule greedy at temperature 0"),
+                       (("--temperature", "1", "--rule", "block"), "the strategy is planned")):
+        refused = ask("--tree-rule", "k-sequential", *words)
+        world.check(refused.returncode != 0 and why in refused.stderr,
+                    f"refused: {refused.stderr.strip()}")
+    return made

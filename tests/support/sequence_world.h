@@ -13,6 +13,7 @@ static inline struct job *new_job(enum job_kind kind, const int32_t *prompt, int
     job->generate = (struct generate_request){.sampling = {.temperature = 0, .top_p = 1},
                                               .n_draft = -1,
                                               .rule = "",
+                                              .tree_rule = "",
                                               .request_id = "noted",
                                               .n = 1,
                                               .logprobs = -1,

@@ -16,6 +16,16 @@ static int read_rule(struct reading *r, const json_t *v)
     return rc ? openai_refuse(r->r, "is wrong: %s", why.text) : 0;
 }
 
+static int read_tree_rule(struct reading *r, const json_t *v)
+{
+    const struct tree_rule *rule;
+    struct error why;
+    int rc = openai_read_string(r->r, v, &r->out->generate.tree_rule);
+    if (rc || !*r->out->generate.tree_rule) return rc;
+    rc = tree_rule_parse(r->out->generate.tree_rule, &rule, &why);
+    return rc ? openai_refuse(r->r, "is wrong: %s", why.text) : 0;
+}
+
 static int read_strategy(struct reading *r, const json_t *v)
 {
     int word = 0, rc = openai_field_word(r, v, strategy_names, N_STRATEGIES, &word);
@@ -55,6 +65,7 @@ static const struct field own_fields[] = {
     {"strategy", BOTH, read_strategy, 0, 0, 0},
     {"threshold", BOTH, read_threshold, 0, 0, 0},
     {"timeout_ms", BOTH, read_timeout, 0, 0, 0},
+    {"tree_rule", BOTH, read_tree_rule, 0, 0, 0},
 };
 enum { N_OWN_FIELDS = sizeof own_fields / sizeof *own_fields };
 

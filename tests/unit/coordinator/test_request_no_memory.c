@@ -167,6 +167,7 @@ static void encode_request(enum kind kind)
                                               .seed = 3,
                                               .n_draft = 3,
                                               .rule = "coupled",
+                                              .tree_rule = "",
                                               .show_drafts = true,
                                               .ignore_eos = true,
                                               .n_stop = 2,

@@ -143,7 +143,7 @@ END_TEST
 /* A text with a K of its own and the tree 3,2,1 in a step of so many rows. */
 static const struct lane_plan *plan_fixed(int n_rows, int k)
 {
-    static const struct tree_widths tree = {3, {3, 2, 1}};
+    static const struct tree_widths tree = {.n = 3, .widths = {3, 2, 1}};
     const struct world_options options = {64, n_rows, 64, 64, 4};
     world_open(&w, &options);
     struct sequence *seq = add(N_PROMPT, 100, STRATEGY_FIXED, k);

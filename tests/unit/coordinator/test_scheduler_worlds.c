@@ -48,7 +48,10 @@ static const struct {
     {{64, 64, 64, 64, 4}, 200, 100, 8, 6, 60, "session", 10, true},
 };
 
-static const struct tree_widths trees[] = {{3, {3, 2, 1}}, {2, {2, 4}}, {4, {1, 2, 2, 2}}};
+static const struct tree_widths trees[] = {{.n = 3, .widths = {3, 2, 1}},
+                                           {.n = 2, .widths = {2, 4}},
+                                           {.n = 4, .widths = {1, 2, 2, 2}},
+                                           {.n = 2, .widths = {4, 1}, .is_independent = true}};
 
 static void add_any(struct world *w, int i)
 {

@@ -64,6 +64,37 @@ START_TEST(places_have_the_product_of_their_widths)
 }
 END_TEST
 
+/* K chains of the same length, that of the sequence's K if it is less: each guess of the chain
+ * after the root has siblings, and all others have one after them. */
+START_TEST(independent_chains_have_one_length)
+{
+    static const struct {
+        const char *text;
+        int n, length;
+    } cases[] = {{"chains:2x1", 2, 1},
+                 {"chains:3x4", 3, 4},
+                 {"chains:4x10", 4, 10},
+                 {"chains:2x16", 2, 16},
+                 {"chains:3x15", 3, 15}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const struct tree_widths widths = parsed(cases[c].text);
+        ck_assert(widths.is_independent && widths.n == cases[c].length);
+        for (int k = 1; k <= DRAFT_MAX; k++) {
+            struct guess_tree plan;
+            int length = k < cases[c].length ? k : cases[c].length;
+            ck_assert_int_eq(tree_widths_plan(&widths, k, &plan), (cases[c].n - 1) * length);
+            ck_assert(plan.is_independent && plan.n_chain == length);
+            ck_assert_int_eq(guess_tree_siblings(&plan, 0), cases[c].n - 1);
+            guess_tree_sort(&plan);
+            for (int i = 0; i < plan.n; i++) {
+                ck_assert_int_eq(plan.parents[i], i % length == 0 ? -1 : i - 1);
+            }
+        }
+    }
+    ck_assert(!parsed("3,1,1").is_independent);
+}
+END_TEST
+
 START_TEST(words_choose_the_kind_of_trees)
 {
     static const struct {
@@ -106,6 +137,16 @@ START_TEST(texts_that_are_no_tree_are_refused)
         {"dynamic:5", "1 to 4 for each"},
         {"dynamic,2", "'dynamic,2': expected auto, dynamic, static"},
         {"static:2", "'static:2': expected auto, dynamic, static"},
+        {"chains:", "'chains:': expected chains:KxL"},
+        {"chains:3", "K 2 to 4 and L 1 to 16"},
+        {"chains:1x4", "'chains:1x4': expected chains:KxL"},
+        {"chains:5x2", "'chains:5x2': expected chains:KxL"},
+        {"chains:3x0", "'chains:3x0': expected chains:KxL"},
+        {"chains:2x17", "'chains:2x17': expected chains:KxL"},
+        {"chains:3x4x", "'chains:3x4x': expected chains:KxL"},
+        {"chains:3x+4", "'chains:3x+4': expected chains:KxL"},
+        {"chains:3x4,2", "'chains:3x4,2': expected chains:KxL"},
+        {"chains:4x11", "'chains:4x11' has 33 guesses beside the first chain; 31 are possible"},
         {"2,2,2,2,2", "more than 31 guesses"},
         {"4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4", "more than 31 guesses"},
     };
@@ -126,6 +167,7 @@ int main(void)
     TCase *tcase = tcase_create("trees_option");
     tcase_add_test(tcase, each_width_is_the_number_of_guesses_after_each_guess);
     tcase_add_test(tcase, places_have_the_product_of_their_widths);
+    tcase_add_test(tcase, independent_chains_have_one_length);
     tcase_add_test(tcase, words_choose_the_kind_of_trees);
     tcase_add_test(tcase, texts_that_are_no_tree_are_refused);
     suite_add_tcase(suite, tcase);

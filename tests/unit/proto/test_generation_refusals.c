@@ -72,6 +72,8 @@ START_TEST(request_refusals_name_the_field)
     request_refused("n_draft is 17");
     req.rule = long_text;
     request_refused("rule has 257 bytes");
+    req.tree_rule = long_text;
+    request_refused("tree_rule has 257 bytes");
     req.stop = long_stop, req.n_stop = 1;
     request_refused("stop string 0: stop has 257 bytes");
     req.stop = empty_stop, req.n_stop = 1;

@@ -63,6 +63,7 @@ static struct generate_request request_sample(void)
     req.has_threshold = sample_int(0, 1);
     req.threshold = req.has_threshold ? sample_float(0, 1) : 0;
     req.rule = sample_int(0, 1) ? "block" : "";
+    req.tree_rule = sample_int(0, 1) ? "k-sequential" : "";
     req.full_rows = sample_int(0, 1);
     req.show_drafts = sample_int(0, 1);
     req.ignore_eos = sample_int(0, 1);
@@ -128,6 +129,7 @@ static void settings_equal(const struct generate_request *a, const struct genera
     ck_assert_int_eq(a->has_threshold, b->has_threshold);
     ck_assert(a->threshold == b->threshold);
     ck_assert_str_eq(a->rule, b->rule);
+    ck_assert_str_eq(a->tree_rule, b->tree_rule);
     ck_assert_int_eq(a->full_rows, b->full_rows);
     ck_assert_int_eq(a->show_drafts, b->show_drafts);
     ck_assert_int_eq(a->ignore_eos, b->ignore_eos);
@@ -252,8 +254,8 @@ END_TEST
 /* Serialized by Python's protobuf 7.36.2 (grpcio-tools 1.85.1) from proto/generation.proto. */
 static const char golden_request[] =
     "0a164f6e63652075706f6e20612074c3af6d6520f09f908918ac02221a0d0000000010281d0000003f250000"
-    "003e2901000000000000802a0d08001205626c6f636b1801200132020a0a320754686520456e64380142066a"
-    "6f622d3137";
+    "003e2901000000000000802a1908001205626c6f636b180120013a0a6d756c74692d7061746832020a0a3207"
+    "54686520456e64380142066a6f622d3137";
 
 START_TEST(request_bytes_equal_those_of_another_protobuf)
 {
@@ -268,6 +270,7 @@ START_TEST(request_bytes_equal_those_of_another_protobuf)
         .seed = 0x8000000000000001,
         .n_draft = 0,
         .rule = "block",
+        .tree_rule = "multi-path",
         .full_rows = true,
         .show_drafts = true,
         .ignore_eos = true,

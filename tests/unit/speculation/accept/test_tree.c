@@ -72,7 +72,8 @@ START_TEST(a_rule_accepts_any_tree)
         if (rule->accept == accept_match) one_hot_rows(&round, best);
         arena_reset(&arena);
         wanted = rule->accept_tree(&round.tree, round.rows, &at, scratch);
-        CHECK_OK(rule_accept(rule, &round.tree, round.rows, &at, &arena, &result, &err));
+        CHECK_OK(rule_accept(rule, &tree_rules[TREE_RULE_AUTO], &round.tree, round.rows, &at,
+                             &arena, &result, &err));
         ck_assert(result.n_accepted == wanted.n_accepted && result.next == wanted.next);
         ck_assert_int_eq(memcmp(result.path, wanted.path, (size_t)wanted.n_accepted * sizeof(int)),
                          0);
@@ -92,6 +93,69 @@ START_TEST(a_chain_decides_by_k_sequential_selection_as_by_rejection)
         ck_assert_int_eq(a.n_accepted, b.n_accepted);
         if (a.n_accepted == round.tree.n) ck_assert_int_eq(a.next, b.next);
     }
+}
+END_TEST
+
+/* All chains that hold the accepted text are candidates for the next token: with equal first tokens
+ * a guess of any chain may stay, whichever of them was looked at before, and where p is q a second
+ * token stays nearly always. */
+START_TEST(k_sequential_selection_goes_on_with_every_chain_that_agrees)
+{
+    static const struct tree_plan chains = {"chains", 6, {-1, 0, -1, 2, -1, 4}, {0}};
+    static struct tree_round round;
+    int n_of[3] = {0}, n_equal = 0;
+    for (uint64_t seed = 1; seed <= 40 * SEEDS; seed++) {
+        const struct rng_address at = {seed, 40, 38};
+        tree_make_round(&world, &chains, true, 3, &at, &round);
+        const int32_t *tokens = round.tree.tokens;
+        ck_assert(tree_is_chains(&round.tree));
+        if (tokens[0] != tokens[2] || tokens[0] != tokens[4]) continue;
+        n_equal++;
+        struct tree_result result = tree_accept_k_sequential(&round.tree, round.rows, &at, scratch);
+        if (result.n_accepted != 2) continue;
+        n_of[result.path[0] / 2]++;
+        /* the chain of the second guess, also where another one's first guess was kept */
+        ck_assert_int_eq(result.path[1], result.path[0] + 1);
+    }
+    ck_assert_int_gt(n_equal, 0);
+    ck_assert_msg(n_of[0] > 0 && n_of[1] > 0 && n_of[2] > 0, "%d: %d %d %d", n_equal, n_of[0],
+                  n_of[1], n_of[2]);
+}
+END_TEST
+
+/* A tree rule decides where the rule judges q and the tree is one that it can judge. */
+START_TEST(a_tree_rule_is_for_its_trees)
+{
+    static const struct tree_plan chains = {"chains", 6, {-1, 0, -1, 2, -1, 4}, {0}};
+    static const struct tree_plan uneven = {"uneven", 5, {-1, 0, -1, 2, -1}, {0}};
+    static struct tree_round round;
+    struct arena arena;
+    struct error err;
+    int n_other = 0;
+    CHECK_OK(arena_open(&arena, 1 << 16, &err));
+    for (uint64_t seed = 1; seed <= 8 * SEEDS; seed++) {
+        const struct rng_address at = {seed, 40, 38};
+        const struct rule *rule = &accept_rules[seed % 2 ? RULE_REJECTION : RULE_BLOCK];
+        bool is_even = seed % 4 < 2;
+        tree_make_round(&world, is_even ? &chains : &uneven, true, 3, &at, &round);
+        ck_assert(tree_is_independent(&round.tree) && tree_is_chains(&round.tree) == is_even);
+        for (int t = 0; t < TREE_RULE_COUNT; t++) {
+            tree_accept_fn *wanted = rule->accept_tree;
+            if (t == TREE_RULE_K_SEQUENTIAL) wanted = tree_accept_k_sequential;
+            if (t == TREE_RULE_MULTI_PATH && is_even) wanted = tree_accept_paths;
+            struct tree_result result, own = wanted(&round.tree, round.rows, &at, scratch);
+            struct tree_result standard = rule->accept_tree(&round.tree, round.rows, &at, scratch);
+            arena_reset(&arena);
+            CHECK_OK(rule_accept(rule, &tree_rules[t], &round.tree, round.rows, &at, &arena,
+                                 &result, &err));
+            ck_assert(result.n_accepted == own.n_accepted && result.next == own.next);
+            n_other += result.n_accepted != standard.n_accepted;
+        }
+    }
+    ck_assert_int_gt(n_other, 0);
+    tree_make_round(&world, &chains, false, 3, &(struct rng_address){1, 40, 38}, &round);
+    ck_assert(!tree_is_independent(&round.tree) && !tree_is_chains(&round.tree));
+    arena_close(&arena);
 }
 END_TEST
 
@@ -306,6 +370,8 @@ int main(void)
     TCase *tcase = tcase_create("decisions");
     tree_world_open(&world);
     tcase_add_loop_test(tcase, a_chain_decides_as_the_rule_over_chains, 0, RULE_COUNT);
+    tcase_add_test(tcase, k_sequential_selection_goes_on_with_every_chain_that_agrees);
+    tcase_add_test(tcase, a_tree_rule_is_for_its_trees);
     tcase_add_loop_test(tcase, a_rule_accepts_any_tree, 0, 2 * RULE_COUNT);
     tcase_add_test(tcase, a_chain_decides_by_k_sequential_selection_as_by_rejection);
     tcase_add_test(tcase, malformed_trees_are_refused);

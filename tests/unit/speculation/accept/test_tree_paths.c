@@ -102,20 +102,25 @@ START_TEST(two_paths_keep_more_than_one)
         {"4 chains of 4", 16, {-1, 0, 1, 2, -1, 4, 5, 6, -1, 8, 9, 10, -1, 12, 13, 14}, {0}},
     };
     tree_accept_fn *const paths[] = {tree_accept_paths};
+    tree_accept_fn *const sequential[] = {tree_accept_k_sequential};
     tree_accept_fn *const others[] = {tree_accept_rejection, tree_accept_traversal};
     for (size_t w = 0; w < sizeof large / sizeof *large; w++) {
-        struct length of[4], other[2];
+        struct length of[4], of_k[4], other[2];
         tree_world_open(&large[w]);
         for (int s = 0; s < 4; s++) {
             accepted(&large[w], &shapes[s], with_replacement, paths, 1, &of[s]);
+            accepted(&large[w], &shapes[s], with_replacement, sequential, 1, &of_k[s]);
             accepted(&large[w], &shapes[s], without_replacement, others, 2, other);
-            printf("%-10s alpha %.2f %-14s paths %.3f traversal %.3f (%+.1f %%) rejection %.3f "
+            printf("%-10s alpha %.2f %-14s paths %.3f k-sequential %.3f traversal %.3f (%+.1f %%) "
+                   "rejection %.3f "
                    "(standard error %.3f)\n",
                    large[w].name, tree_world_alpha(&large[w]), shapes[s].name, mean_of(&of[s]),
-                   mean_of(&other[1]), 100 * (mean_of(&of[s]) / mean_of(&other[1]) - 1),
-                   mean_of(&other[0]), error_of(&of[s]));
+                   mean_of(&of_k[s]), mean_of(&other[1]),
+                   100 * (mean_of(&of[s]) / mean_of(&other[1]) - 1), mean_of(&other[0]),
+                   error_of(&of[s]));
             if (s == 1) ck_assert(mean_of(&of[1]) > mean_of(&other[0]) - 4 * error_of(&of[1]));
         }
+        ck_assert(mean_of(&of_k[3]) > mean_of(&of_k[0]) + 4 * error_of(&of_k[0]));
         ck_assert(mean_of(&of[1]) > mean_of(&of[0]) + 4 * error_of(&of[0]) || LENGTHS < 5000);
     }
 }
