@@ -61,7 +61,7 @@ static inline int draft_lane_siblings(const struct draft_lane *lane, int place)
     return lane->plan ? guess_tree_siblings(lane->plan, place) : lane->siblings_max;
 }
 
-/* Whether the lane wants guesses after siblings. */
+/* True if the lane wants guesses after siblings. */
 static inline bool draft_lane_grows(const struct draft_lane *lane)
 {
     return lane->plan && guess_tree_count(lane->plan, GUESS_GROWN) > 0;
@@ -95,9 +95,8 @@ struct draft_cost {
     int first_pass_tokens; /* without what was expected */
     int pass_lanes[DRAFT_MAX];
     int pass_expected[DRAFT_MAX]; /* tokens that were read ahead, a row each, or read again for
-                                     guesses behind siblings */
-    bool
-        pass_grows[DRAFT_MAX]; /* guesses behind siblings are made; what is read again has no row */
+                                     guesses after siblings */
+    bool pass_grows[DRAFT_MAX]; /* guesses after siblings are made; tokens read again have no row */
     int64_t pass_us[DRAFT_MAX];
 };
 

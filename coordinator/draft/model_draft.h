@@ -48,8 +48,8 @@ struct feeding {
     int end;
     int n_rows;              /* that are wanted, of its last tokens */
     struct draft_lane *lane; /* that guesses from the rows; NULL: nobody does */
-    /* Of a pass that guesses behind siblings: it feeds a tree, of which the first row may be that
-     * of the chain. NULL: it does not */
+    /* The grower of a pass that guesses after siblings, which feeds a tree; its first row may be
+     * that of the chain. NULL: the pass feeds a chain. */
     struct draft_grower *grower;
     bool has_chain_row;
     struct draft_grower *follows; /* of a lane whose guesses follow q; NULL: they do not */
@@ -71,7 +71,7 @@ struct guess {
     int n_siblings, siblings_max;
     bool is_independent; /* siblings are drawn with replacement */
     int32_t siblings[SIBLINGS_MAX];
-    /* What the draft gave it and its siblings, also where q is made one-hot. */
+    /* Probabilities that the draft gave it and its siblings, also where q is made one-hot. */
     float chance, sibling_chances[SIBLINGS_MAX];
 };
 
@@ -145,12 +145,12 @@ void model_draft_begin_growth(struct model_draft *d, struct draft_lane *lanes, i
 struct draft_grower *model_draft_grower(struct model_draft *d, int lane);
 bool model_draft_follows_q(const struct draft_grower *grower);
 
-/* Whether the next pass guesses behind siblings of the lane. goes_on: it makes a guess of its
- * chain. What can never be made is left out. */
+/* True if the next pass guesses after siblings of the lane. goes_on: it makes a guess of its chain.
+ * Planned guesses that can never be made are left out. */
 bool model_draft_wants_growth(struct draft_grower *grower, struct draft_lane *lane, bool goes_on);
 
 /* Plans a pass that does: the feeding, whose lane is set, becomes a tree. False: there are no
- * blocks for it; then nothing more is guessed behind siblings, and the feeding is as it was. */
+ * blocks for it; then nothing more is guessed after siblings, and the feeding is as it was. */
 bool model_draft_plan_growth(struct model_draft *d, struct draft_grower *grower, bool goes_on,
                              struct feeding *feeding);
 /* The lane of such a feeding in a step, and the token whose row is number i of its rows. */
@@ -158,7 +158,7 @@ struct forward_lane model_draft_growth_lane(const struct draft_grower *grower,
                                             const struct feeding *feeding, const int32_t *blocks);
 int model_draft_growth_row(const struct draft_grower *grower, const struct feeding *feeding, int i);
 
-/* Makes the guesses behind siblings from the rows of the feeding, the first of which is number
+/* Makes the guesses after siblings from the rows of the feeding, the first of which is number
  * `row` of the step; that of the chain comes before the others. */
 int model_draft_draw_growth(struct model_draft *d, const struct feeding *feeding, int row,
                             struct arena *arena, struct error *err);

@@ -111,7 +111,7 @@ static int read_row(struct model_draft *d, const struct draft_lane *lane, int ro
     return model_draft_read_row(d, lane, row, node, n_best, arena, read, err);
 }
 
-/* The same, and it lasts beyond that. */
+/* Reads the row as read_row does, and keeps it in the arena. */
 static int keep_row(struct model_draft *d, const struct draft_lane *lane, int row, int node,
                     struct arena *arena, struct guess_row *read, struct error *err)
 {

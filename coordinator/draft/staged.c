@@ -26,7 +26,7 @@ static bool is_worth_a_look(const struct staged *s, const struct draft_lane *lan
     int n = lane->k - lane->draft->n_chain - 1;
     bool is_first = expected->n_passes == 0, has_differed = !is_first && expected->n_equal == 0;
     if (draft_lane_grows(lane))
-        return false; /* with guesses behind siblings nothing is read ahead */
+        return false; /* with guesses after siblings nothing is read ahead */
     if (n < 1) return false;
     if (is_first || s->reads_all) return true;
     if (has_differed && !planner_stage_is_likely(&lane->seq->planner_state)) return false;
