@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=base beside=yes timeout=300
-"""Trees of guesses on the page for browsers, in Chromium against a real cluster whose ranks are far
-away, so that the planner chooses siblings: in the text, in the rounds, for a token and for a round,
-by mouse, by keyboard and for those who hear it, side by side and in the live figures. Screenshots
+"""Trees of guesses on the page for browsers, in Chromium against a real cluster, whose first guess
+of each round has two siblings: in the text, in the rounds, for a token and for a round, by
+mouse, by keyboard and for those who hear it, side by side and in the live figures. Screenshots
 go to BUILD/page. Where there is no Chromium everything is skipped."""
 import json
 import sys
@@ -10,18 +10,14 @@ import unittest
 
 sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/support")
 import skips
-from cluster import wait_until
-from far_cluster import FarCluster
-from page_test import BUILD, CONTRAST, PATIENCE, PROMPT, SECONDS, SEED, BrowserTest
+from cluster import Cluster
+from page_test import BUILD, CONTRAST, PROMPT, SECONDS, SEED, BrowserTest
 
 N_TOKENS = 150
+K = "4"
 TEXTS = "[...document.querySelectorAll('%s')].map((e) => e.textContent)"
 
 world = None
-
-
-class Far(FarCluster):
-    delay_s = 0.004
 
 
 def ask(*more):
@@ -34,10 +30,8 @@ def setUpModule():
     global world
     if not skips.has("chromium", "chromium"):
         return
-    world = BrowserTest.start(Far(BUILD, http=True, worker_flags=["--threads", "1"]))
-    # The planner has to learn first that siblings pay.
-    wait_until(lambda: ask()["counters"]["siblings_accepted"] > 0, 60 * PATIENCE,
-               "there are trees")
+    world = BrowserTest.start(Cluster(BUILD, http=True, worker_flags=["--threads", "1"],
+                                      coordinator_flags=["--trees", "3"]))
 
 
 def tearDownModule():
@@ -47,14 +41,10 @@ def tearDownModule():
 
 class Trees(BrowserTest):
     def make(self, rule="", wanted="#answer .sibling"):
-        """A text that has what the test looks at. The planner need not ask for siblings in each
-        text, and none of them need stay."""
-        for _ in range(20):
-            self.generate(N_TOKENS, rule, k="")
-            self.ended()
-            if self.count(wanted) > 0:
-                return
-        self.fail(f"20 texts had no {wanted}")
+        """Makes a text that has what the test looks at."""
+        self.generate(N_TOKENS, rule, k=K)
+        self.ended()
+        self.assertGreater(self.count(wanted), 0, wanted)
 
     def point(self, selector):
         """The rounds scroll in a box of their own."""
@@ -185,7 +175,7 @@ class Trees(BrowserTest):
         page = self.page
         self.view("live")
         page.wait("document.querySelectorAll('.figure').length === 7", "there are cards")
-        ask()
+        ask("-K", K)
         page.wait("/Besides, [\\d,]+ siblings?: [\\d,]+ stayed/.test("
                   "document.querySelector('.figure:nth-child(3)').textContent)",
                   "the card of alpha tells of siblings", SECONDS)
