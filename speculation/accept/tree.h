@@ -32,8 +32,8 @@ int tree_check(const struct guess_tree *tree, int n_vocab, struct error *err);
 /* The node's number among those of its depth: what makes its coin its own. */
 uint32_t tree_coin_index(const struct guess_tree *tree, int node);
 
-/* True if siblings of one q were drawn with replacement; and if the tree consists of chains of equal
- * length from the root on that were drawn so, each by itself. */
+/* True if siblings of one q were drawn with replacement; and if the tree consists of chains of
+ * equal length from the root on that were drawn so, each by itself. */
 bool tree_is_independent(const struct guess_tree *tree);
 bool tree_is_chains(const struct guess_tree *tree);
 

@@ -199,7 +199,7 @@ def main(build, part=""):
             future.result()
     if not part:
         report.check(shown[1] == shown[2],
-                     "3,2,1, dynamic:3,2,1 and chains:3x4 have the same guesses on one rank and two")
+                     "3,2,1, dynamic:3,2,1 and chains:3x4 guess the same on one rank and two")
     return report.status()
 
 

@@ -374,7 +374,8 @@ out:
 static int accept(struct replay *r, struct tree_result *result, struct error *err)
 {
     const struct rng_address at = {r->seed, (uint32_t)r->n, (uint32_t)r->n};
-    return rule_accept(r->rule, NULL, &r->tree, r->rows, &at, &r->arena, result, err);
+    return rule_accept(r->rule, &tree_rules[TREE_RULE_AUTO], &r->tree, r->rows, &at, &r->arena,
+                       result, err);
 }
 
 static void compare(struct replay *r, const struct tree_result *result)

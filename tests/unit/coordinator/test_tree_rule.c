@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
-/* The rule that judges independent chains: a request's own choice, which is refused where it would never
- * apply, and the coordinator's for others. */
+/* The rule that judges independent chains: a request's own choice, which is refused where it would
+ * never apply, and the coordinator's for others. */
 #include "tests/support/sequence_world.h"
 
 enum { VOCAB = 300, CONTEXT = 64 };

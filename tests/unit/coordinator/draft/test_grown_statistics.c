@@ -28,9 +28,9 @@ static const uint8_t wide_siblings[DRAFT_MAX] = {2, 3};
 /* Wrong: a guess after a sibling is said to come from the q of the chain at its place; all guesses
  * after siblings are left out after a look at one; or the first guesses after siblings of guess 0
  * have the coin of the chain's guess for their place. Rules that try a guess before they look at
- * the guesses after it do not mind that coin, because whether the sibling is tried does not depend on
- * it. Block verification looks at the chain's last guess first. Where the growth follows q: as it
- * is, left out after a look, or a place's guesses are shared after a look at them, so that the
+ * the guesses after it do not mind that coin, because whether the sibling is tried does not depend
+ * on it. Block verification looks at the chain's last guess first. Where the growth follows q: as
+ * it is, left out after a look, or a place's guesses are shared after a look at them, so that the
  * likelier of two groups stays. With edits of p and q: as they are, where the growth follows q, and
  * wrong: the target's rows miss the edits of the guesses before them. */
 enum way {
