@@ -61,7 +61,13 @@ int group_key_open(struct group_key *key, const char *path, struct error *err)
         const char *value = getenv(variable);
         return value && *value ? take(key, value, variable, err) : 0;
     }
-    TRY(file_read_text(&text, &len, path, FILE_BYTES_MAX, err));
+    rc = file_read_text(&text, &len, path, FILE_BYTES_MAX, err);
+    if (rc && is_good(path) && !strchr(path, '/')) { /* a key must not get into the log */
+        rc = error_set(err, ERR_ARGUMENT,
+                       "--group-key names a file that cannot be read; a key itself goes into %s",
+                       variable);
+    }
+    if (rc) goto out;
     TRY(check_mode(path, err));
     text[strcspn(text, "\r\n")] = '\0';
     TRY(take(key, text, path, err));

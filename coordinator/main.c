@@ -298,11 +298,13 @@ static int check_options(void *fields, struct error *err)
                          "--draft or --tokenizer is missing: without a draft model, name "
                          "the target's folder with --tokenizer");
     }
-    if (c->tree_rule && c->tree_rule->accept && !c->trees.fixed.is_independent) {
-        return error_set(err, ERR_ARGUMENT,
-                         "--tree-rule %s is for independent chains: give --trees chains:KxL, too, "
-                         "or leave --tree-rule out",
-                         c->tree_rule->name);
+    if (c->tree_rule && c->tree_rule->accept &&
+        (!c->trees.fixed.is_independent || strcmp(c->draft, "none") == 0)) {
+        return error_set(
+            err, ERR_ARGUMENT,
+            "--tree-rule %s is for independent chains of a draft model: give --draft and "
+            "--trees chains:KxL, too, or leave --tree-rule out",
+            c->tree_rule->name);
     }
     int rc = credentials_check(&args->credentials, "--listen", c->listen, err);
     if (!rc && has_http) rc = credentials_check(&args->credentials, "--http", c->http, err);

@@ -117,6 +117,7 @@ static int take_lws_place(struct arguments *args, struct error *err)
     group->rank = args->lws.rank;
     group->n_ranks = args->lws.n_ranks;
     group->lead = args->lws.lead;
+    group->has_same_port = true; /* also where a variable of the environment says otherwise */
     return 0;
 }
 

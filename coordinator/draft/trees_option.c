@@ -25,8 +25,11 @@ static int parse_widths(const char *text, const char *list, struct tree_widths *
         n_place *= at[0] - '0';
         n_all += n_place;
         if (n_all > GROWN_MAX - 1) {
-            return error_set(err, ERR_ARGUMENT, "--trees '%s' has more than %d guesses", text,
-                             GROWN_MAX - 1);
+            return error_set(
+                err, ERR_ARGUMENT,
+                "--trees '%s' has more than %d guesses: name fewer places, or fewer guesses "
+                "for each",
+                text, GROWN_MAX - 1);
         }
         if (at[1] == '\0') return 0;
         if (at[1] != ',') return refuse(text, err);

@@ -23,7 +23,7 @@ static struct sequence_defaults defaults_now(const struct engine *e)
         .follows_q = e->options.trees.follows_q,
         .tree_follows_q = e->options.trees.fixed_follows_q,
         .tree = e->options.trees.fixed.n > 0 ? &e->options.trees.fixed : NULL,
-        .has_chains = e->options.trees.fixed.is_independent,
+        .has_chains = e->options.trees.fixed.is_independent && e->options.drafters->model,
         .tree_rule = e->options.tree_rule,
     };
 }

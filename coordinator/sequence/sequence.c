@@ -11,6 +11,8 @@
 #include "coordinator/kv/prefix_cache.h"
 
 enum {
+    /* Ids that edits may name, so that a text has trees: each row of a step names them all. */
+    EDITED_IDS_WIDE = 8192,
     FIXED_DEFAULT = 4, /* K of strategy fixed where neither the request nor the coordinator says */
     REJECTED_BYTES = 1024
 };
@@ -320,6 +322,11 @@ int sequence_open_tokens(struct sequence *seq, int block_tokens, struct error *e
     TRY(block_table_open(&seq->target_blocks, seq->capacity / block_tokens + 1, err));
     memcpy(seq->tokens, seq->job->prompt.data, (size_t)seq->n_prompt * sizeof *seq->tokens);
     if (!seq->is_score && edit_rules_change(&seq->edit_rules)) {
+        if (seq->end + seq->edit_rules.n_biases > EDITED_IDS_WIDE) {
+            seq->siblings_max = 0;
+            seq->grows = false;
+            seq->tree = NULL;
+        }
         TRY(edits_open(&seq->edits, &seq->edit_rules, seq->n_vocab, seq->tokens, seq->n_prompt,
                        seq->end - seq->n_prompt, err));
     }

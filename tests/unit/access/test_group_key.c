@@ -76,6 +76,10 @@ START_TEST(files_without_a_key_are_refused)
     longest[GROUP_KEY_BYTES - 1] = '\0';
     CHECK_OK(open_file_of(longest));
     CHECK_ERR(group_key_open(&key, "/nowhere/key", &err), ERR_NOT_FOUND, "/nowhere/key");
+    /* A key in the place of a file's name is not repeated, because the text gets into the log. */
+    const char *secret = "0123456789abcdef0123456789abcdef";
+    CHECK_ERR(group_key_open(&key, secret, &err), ERR_ARGUMENT, "goes into OUTRIDER_GROUP_KEY");
+    ck_assert_ptr_null(strstr(err.text, secret));
     ck_assert_ptr_null(group_key_text(&key));
 }
 END_TEST
