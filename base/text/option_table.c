@@ -212,10 +212,14 @@ int option_rows_words(const struct option_row *rows, const char *word)
 {
     for (const struct option_row *row = rows; !is_end(row); row++) {
         if (!row->name) continue;
-        size_t len = strlen(row->name);
-        bool is_long = word[0] == '-' && word[1] == '-' && strncmp(word + 2, row->name, len) == 0;
-        if (is_long && word[2 + len] == '=') return 1;
-        if (is_long && !word[2 + len]) return row->value ? 2 : 1;
+        const char *const names[] = {row->name, row->old_name};
+        for (int i = 0; i < 2 && names[i]; i++) {
+            size_t len = strlen(names[i]);
+            bool is_long =
+                word[0] == '-' && word[1] == '-' && strncmp(word + 2, names[i], len) == 0;
+            if (is_long && word[2 + len] == '=') return 1;
+            if (is_long && !word[2 + len]) return row->value ? 2 : 1;
+        }
         bool is_letter = row->letter && word[0] == '-' && word[1] == row->letter;
         if (is_letter) return row->value && !word[2] ? 2 : 1;
     }
@@ -228,7 +232,10 @@ int option_rows_set(const struct option_row *rows, void *fields, const char *nam
     for (const struct option_row *row = rows; !is_end(row); row++) {
         if (!row->name || !row->value) continue;
         bool is_letter = row->letter && name[0] == row->letter && !name[1];
-        if (is_letter || strcmp(row->name, name) == 0) return take_value(row, fields, value, err);
+        bool is_old = row->old_name && strcmp(row->old_name, name) == 0;
+        if (is_letter || is_old || strcmp(row->name, name) == 0) {
+            return take_value(row, fields, value, err);
+        }
     }
     return error_set(err, ERR_NOT_FOUND, "'%.40s' is no option that takes a value", name);
 }

@@ -2,15 +2,15 @@
  * two kinds. A draft model computes its guesses and must have read the text: struct
  * model_draft_ops. A finder looks them up in texts, at no cost but the rows of the step: struct
  * lookup_ops (coordinator/draft/lookup.h). The engine and the round know these two interfaces and
- * the properties of struct drafter_row; coordinator/draft/table.h lists what there is. Owned by the
- * engine thread. */
+ * the properties of struct drafter_row; coordinator/draft/drafter_table.h lists what there is.
+ * Owned by the engine thread. */
 #pragma once
 
 #include "base/end_ids.h"
 #include "base/guess_tree.h"
 #include "base/limits.h"
 #include "base/memory.h"
-#include "coordinator/draft/table.h"
+#include "coordinator/draft/drafter_table.h"
 #include "model/logits/sampling.h"
 #include "model/tokenizer/tokenizer.h"
 #include "speculation/planner/offer.h"
@@ -112,7 +112,7 @@ enum lookup_source {
     LOOKUP_ELSEWHERE   /* neither of these */
 };
 
-/* A row of the table of drafters (coordinator/draft/table.h). */
+/* A row of the table of drafters (coordinator/draft/drafter_table.h). */
 struct drafter_row {
     const char *name;                    /* in --lookup, in answers and in metrics */
     const struct model_draft_ops *model; /* of a draft model, otherwise NULL */

@@ -6,11 +6,10 @@
 
 static int refuse(const char *text, struct error *err)
 {
-    return error_set(
-        err, ERR_ARGUMENT,
-        "--trees '%s' is no tree: expected how many guesses there are behind each one, "
-        "place after place, 1 to %d for each of at most %d places, such as 3,2,1",
-        text, 1 + SIBLINGS_MAX, DRAFT_MAX);
+    return error_set(err, ERR_ARGUMENT,
+                     "--trees '%s' is no tree: expected how many guesses there are after each one, "
+                     "place after place, 1 to %d for each of at most %d places, such as 3,2,1",
+                     text, 1 + SIBLINGS_MAX, DRAFT_MAX);
 }
 
 /* text: all that was written, of which the list is the end. */

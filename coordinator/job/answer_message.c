@@ -103,7 +103,7 @@ static const struct score_reply *pack_scores(struct packer *p, const struct scor
 static const struct generate_reply *pack_reply(struct packer *p, const struct generate_reply *reply)
 {
     if (!reply) return NULL;
-    struct generate_reply *copy = packer_array(p, reply, 1, sizeof *copy), parts;
+    struct generate_reply *copy = packer_array(p, reply, 1, sizeof *copy), parts = *reply;
     parts.tokens = pack_tokens(p, reply->tokens);
     parts.summary = pack_summary(p, reply->summary);
     parts.echo = pack_scores(p, reply->echo);
@@ -149,7 +149,7 @@ pack_description(struct packer *p, const struct service_description *description
 
 static struct answer_message *pack(struct packer *p, const struct answer_message *message)
 {
-    struct answer_message *copy = packer_array(p, message, 1, sizeof *copy), parts;
+    struct answer_message *copy = packer_array(p, message, 1, sizeof *copy), parts = *message;
     parts.reply = pack_reply(p, message->reply);
     parts.scores = pack_scores(p, message->scores);
     parts.description = pack_description(p, message->description);

@@ -53,8 +53,8 @@ static inline int planning_guess_room(const struct planning *p, const struct seq
 
 /* The drafter that guesses for a sequence with a K of its own from what its request brings, and
  * *offer is what it offers; NULL: there is nothing. */
-struct drafter *planning_own_brought(const struct planning *planning, const struct sequence *seq,
-                                     struct planner_offer *offer);
+struct drafter *planning_request_finder(const struct planning *planning, const struct sequence *seq,
+                                        struct planner_offer *offer);
 
 /* Gives windows to planned lanes of the plan, lanes[n], whose guesses are chosen. */
 void planning_open_windows(struct planning *planning, struct lane_plan **lanes, int n);

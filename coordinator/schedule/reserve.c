@@ -256,6 +256,7 @@ static bool has_blocks(const struct planning *p, const struct lane_plan *lane, i
 /* Blocks for all of the lane's tree that is beside path 0. False: there are not enough. */
 static bool reserve_tree(struct planning *p, struct lane_plan *lane)
 {
+    if (lane->tree.n == lane->tree.n_chain) return true;
     struct guess_tree largest = lane->tree;
     struct tree_layout shape;
     struct error err;
@@ -263,7 +264,6 @@ static bool reserve_tree(struct planning *p, struct lane_plan *lane)
     struct block_table *table = &lane->seq->target_blocks;
     struct block_tails *tails = &p->plan->tails[p->plan->n_tails];
     int n_branch = guess_tree_count(&lane->tree, GUESS_BRANCH);
-    if (lane->tree.n == lane->tree.n_chain) return true;
     if (lane->follows_q) guess_tree_pack(&lane->tree, &largest);
     guess_tree_sort(&largest);
     if (tree_layout_init(&shape, largest.parents, largest.n, &err) ||
@@ -311,6 +311,7 @@ static void drop_readings(struct planning *p)
 static void sort_by_age(struct round_plan *plan)
 {
     for (int i = 1; i < plan->n_lanes; i++) {
+        if (plan->lanes[i - 1].seq->id <= plan->lanes[i].seq->id) continue;
         struct lane_plan lane = plan->lanes[i];
         int at = i;
         for (; at > 0 && plan->lanes[at - 1].seq->id > lane.seq->id; at--) {
@@ -326,13 +327,14 @@ void planning_reserve(struct planning *p)
     int n = 0;
     sort_by_age(plan);
     for (int i = 0; i < plan->n_lanes; i++) {
-        struct lane_plan lane = plan->lanes[i];
-        if (lane.seq->is_evicted || !reserve_target(p, &lane)) continue;
+        struct lane_plan *lane = &plan->lanes[i];
+        if (lane->seq->is_evicted || !reserve_target(p, lane)) continue;
         /* A lane that must wait for the draft has had its turn, too. Otherwise it would keep the
          * step's rows from lanes that the draft has room for. */
-        lane.seq->last_round = p->s->n_rounds;
-        if (!reserve_draft(p, &lane, n)) continue;
-        plan->lanes[n++] = lane;
+        lane->seq->last_round = p->s->n_rounds;
+        if (!reserve_draft(p, lane, n)) continue;
+        if (n != i) plan->lanes[n] = *lane;
+        n++;
     }
     plan->n_lanes = n;
     for (int i = 0; i < n; i++) {

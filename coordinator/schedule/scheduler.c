@@ -48,7 +48,7 @@ static int model_limit(const struct planning *p, struct sequence *seq)
 static bool is_behind(const struct planning *p, const struct sequence *seq)
 {
     struct planner_offer offer;
-    if (planning_own_brought(p, seq, &offer)) return false;
+    if (planning_request_finder(p, seq, &offer)) return false;
     if (p->s->drafters->model) return planning_n_missed(seq) > CAUGHT_UP_TOKENS;
     struct drafter *finder = drafters_first(p->s->drafters);
     return finder && lookup_read(finder, seq, 0) > 0;
@@ -73,7 +73,7 @@ static int own_k(const struct planning *p, struct sequence *seq)
 {
     struct planner_offer offer;
     if (planning_is_planned(seq)) return 0;
-    if (planning_own_brought(p, seq, &offer)) {
+    if (planning_request_finder(p, seq, &offer)) {
         return planner_own_k(&seq->planner_state, planning_guess_room(p, seq));
     }
     if (!p->s->drafters->model) return own_found_k(p, seq);
@@ -86,7 +86,7 @@ static struct lane_plan *add_lane(struct planning *p, struct sequence *seq, int 
     bool is_last = n_tokens == n_unread(seq) && !seq->is_score;
     *lane = (struct lane_plan){.seq = seq, .n_tokens = n_tokens, .is_last = is_last};
     guess_tree_plan(&lane->tree, k, GUESS_CHAIN);
-    if (k > 0) lane->drafter = planning_own_brought(p, seq, &lane->offer);
+    if (k > 0) lane->drafter = planning_request_finder(p, seq, &lane->offer);
     if (k > 0 && !lane->drafter) {
         lane->offer = (struct planner_offer){0};
         lane->drafter = drafters_first(p->s->drafters);

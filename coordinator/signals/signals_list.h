@@ -2,7 +2,7 @@
  * by. */
 #pragma once
 
-#include "coordinator/draft/table.h"
+#include "coordinator/draft/drafter_table.h"
 
 /* SIGNAL_RUNNING and so on: the index of each row of coordinator/signals/signals_rows.h. Those
  * before SIGNALS_OF_VLLM have the meaning of vLLM's metric of the same name. */

@@ -74,8 +74,8 @@ double tree_q_left(const struct guess_tree *tree, int node)
     return sum;
 }
 
-struct rng_address tree_coins_behind(const struct guess_tree *tree, int node,
-                                     const struct rng_address *at)
+struct rng_address tree_coins_after(const struct guess_tree *tree, int node,
+                                    const struct rng_address *at)
 {
     return (struct rng_address){at->seed, at->position + (uint32_t)guess_tree_depth(tree, node),
                                 at->round};

@@ -45,8 +45,8 @@ size_t tree_scratch_count(const struct guess_tree *tree, const struct target_row
 double tree_q_left(const struct guess_tree *tree, int node);
 
 /* The address of the coins of the children of `node`, where those of the root's are at `at`. */
-struct rng_address tree_coins_behind(const struct guess_tree *tree, int node,
-                                     const struct rng_address *at);
+struct rng_address tree_coins_after(const struct guess_tree *tree, int node,
+                                    const struct rng_address *at);
 
 /* True if tokens[n] have this one. */
 bool tree_has_token(const int32_t *tokens, int n, int32_t token);

@@ -47,7 +47,7 @@ static struct tree_result follow_tokens(const struct guess_tree *tree,
                                                           const struct rng_address *at))
 {
     for (int node = -1;;) {
-        const struct rng_address here = tree_coins_behind(tree, node, at);
+        const struct rng_address here = tree_coins_after(tree, node, at);
         int32_t next = choose(&rows[node + 1], &here);
         int child = child_with(tree, node, next);
         if (child < 0) {
@@ -99,7 +99,7 @@ struct tree_result tree_accept_typical(const struct guess_tree *tree, const stru
                      keep_typical(&rows[parent + 1], tree->q[i], tree->tokens[i], at);
         if (is_kept[i] && guess_tree_depth(tree, i) > guess_tree_depth(tree, best)) best = i;
     }
-    const struct rng_address here = tree_coins_behind(tree, best, at);
+    const struct rng_address here = tree_coins_after(tree, best, at);
     struct tree_result result = tree_path(tree, best);
     result.next = target_row_draw(&rows[best + 1], &here);
     return result;

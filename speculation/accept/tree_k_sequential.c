@@ -184,7 +184,7 @@ struct tree_result tree_accept_k_sequential(const struct guess_tree *tree,
     struct candidates set = {.n = 1, .nodes = {-1}};
     for (;;) {
         int node = first_parent(tree, &set);
-        const struct rng_address here = tree_coins_behind(tree, node, at);
+        const struct rng_address here = tree_coins_after(tree, node, at);
         struct tree_residual rest;
         tree_residual_open(&rest, &rows[node + 1], 1, scratch);
         int kept = first_kept(tree, &set, node, &here, &rest);

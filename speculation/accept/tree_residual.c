@@ -77,7 +77,7 @@ struct tree_result tree_residual_walk(const struct guess_tree *tree, const struc
 {
     for (int node = -1;;) {
         struct tree_residual rest;
-        const struct rng_address here = tree_coins_behind(tree, node, at);
+        const struct rng_address here = tree_coins_after(tree, node, at);
         tree_residual_open(&rest, &rows[node + 1], 1, scratch);
         int child = first_kept(tree, node, &here, &rest);
         if (child < 0) {

@@ -80,17 +80,18 @@ def compare(build, report, name, pair, n_ranks, n_tokens):
     target, draft, below = pair
     rng = random.Random(f"{SEED} {name} {n_ranks}")
     n_texts = max(1, min(N_TEXTS, n_tokens // (N_TOKENS * len(OPTIONS))))
-    n_done = 0
+    n_done, n_drafted = 0, [0] * len(OPTIONS)
     with GenerationCluster(build, target=target, draft=draft, n_ranks=n_ranks,
                            worker_flags=WORKER[n_ranks]) as cluster:
         while n_done < n_tokens:
             orders = make_orders(rng, n_texts, below)
             plain = [one["ids"] for one in cluster.generate(orders(n_draft=0))]
-            for flags, way in OPTIONS:
+            for i, (flags, way) in enumerate(OPTIONS):
                 cluster.use(*flags, draft=draft)
                 done = cluster.generate(orders(**way), in_flight=IN_FLIGHT)
                 n_other = sum(one["ids"] != ids for one, ids in zip(done, plain))
                 n_done += sum(map(len, plain))
+                n_drafted[i] += sum(one["drafted"] for one in done)
                 drafted, accepted, preemptions = (
                     sum(one[key] for one in done) for key in ("drafted", "accepted", "preemptions"))
                 report.check(n_other == 0 and len(done) == n_texts and
@@ -98,6 +99,8 @@ def compare(build, report, name, pair, n_ranks, n_tokens):
                              f"{name}, T = {n_ranks}, {' '.join(flags)}, {way}: {len(done)} texts, "
                              f"{accepted} of {drafted} guesses stay, {preemptions} preemptions" +
                              (f"; {n_other} texts differ" if n_other else ""))
+        report.check(all(n_drafted),
+                     f"{name}, T = {n_ranks}: {n_drafted} guesses of each option set")
     return n_done
 
 

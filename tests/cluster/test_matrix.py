@@ -58,7 +58,8 @@ def near_lookups(world, _):
     check_lookup(world, "session", (1, 16))
     check_lookup(world, "session", (1, 16), draft=DRAFT)
     check_lookup(world, "session,store", (1, 16), ways=ONLY_PLANNED)
-    check_lookup(world, "store,session,recycled,lookahead", (16,), draft=DRAFT, ways=ONLY_PLANNED)
+    check_lookup(world, "store,session,recycled,lookahead", (1, 16), draft=DRAFT,
+                 ways=ONLY_PLANNED)
     check_store(world)
     check_alone(world, "recycled", 20)
     check_alone(world, "lookahead", 40)

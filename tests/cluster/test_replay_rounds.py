@@ -56,6 +56,8 @@ def record(asked, done, seed_change=0):
                  fields.get("top_k", 0), fields.get("top_p", 1), fields.get("full_rows", 0),
                  len(prompt), *prompt]
         lines.append(" ".join(map(str, words)))
+        if len(one["committed"]) != len(one["shown"]) or sum(one["committed"]) != len(one["ids"]):
+            raise RuntimeError("the rounds of a text do not make it up")
         ids = iter(one["ids"])
         for n, told in zip(one["committed"], one["shown"]):
             words = ["round", told["kept"], int(told["drafter"] == "model"), told["next_p"], n,

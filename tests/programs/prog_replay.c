@@ -77,7 +77,7 @@ struct replay {
     } counts;
 };
 
-static void wrong(struct replay *r, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void wrong(struct replay *r, const char *format, ...)
 {
     if (r->counts.wrong++) return;
     va_list args;
@@ -270,7 +270,7 @@ static void compute_plain(struct replay *r, const float *logits, int n_vocab)
     double sum = 0, kept = 0;
     for (int i = 0; i < n_vocab; i++) {
         r->items[i].id = i;
-        r->items[i].score = logits[i];
+        r->items[i].score = (double)logits[i];
         r->plain[i] = 0;
     }
     qsort(r->items, (size_t)n_vocab, sizeof *r->items, by_score);
@@ -378,10 +378,24 @@ static int accept(struct replay *r, struct tree_result *result, struct error *er
                        result, err);
 }
 
+/* p of an id in the row after a node, as rounds are shown; -1: the row does not tell it. */
+static float p_after(const struct replay *r, int node, int32_t id)
+{
+    const struct target_row *row = &r->rows[1 + node];
+    int at = target_row_find(row, id);
+    return at < 0 ? -1 : row->p[at] < 1 ? row->p[at] : 1; /* sums are rounded */
+}
+
 static void compare(struct replay *r, const struct tree_result *result)
 {
     const struct round *round = &r->round;
     int last = -1; /* node before the token */
+    for (int node = 0; node < r->tree.n; node++) {
+        float told = r->nodes[node]->p, p = p_after(r, r->tree.parents[node], r->tree.tokens[node]);
+        if (told >= 0 && told != p) {
+            wrong(r, "p of guess %d is %g, not %g", node, (double)told, (double)p);
+        }
+    }
     /* A text may end within a round. */
     int n_kept = result->n_accepted < round->n_ids ? result->n_accepted : round->n_ids;
     if (round->n_kept != n_kept || round->n_ids > result->n_accepted + 1) {
@@ -390,10 +404,7 @@ static void compare(struct replay *r, const struct tree_result *result)
     for (int i = 0; i < round->n_ids && i <= result->n_accepted; i++) {
         int node = i < result->n_accepted ? result->path[i] : -1;
         int32_t id = node >= 0 ? r->tree.tokens[node] : result->next;
-        float told = node >= 0 ? r->nodes[node]->p : round->next_p;
-        const struct target_row *row = &r->rows[1 + last];
-        int at = target_row_find(row, id);
-        float p = at < 0 ? -1 : row->p[at] < 1 ? row->p[at] : 1; /* sums are rounded */
+        float told = node >= 0 ? r->nodes[node]->p : round->next_p, p = p_after(r, last, id);
         if (round->ids[i] != id) {
             wrong(r, "id %d is %" PRId32 ", not %" PRId32, i, round->ids[i], id);
         } else if (told != p) {

@@ -60,7 +60,7 @@ static inline int growth_first(const struct growth *growth, int i)
 static inline void growth_plan(int k, const uint8_t *siblings, const struct growth *growth,
                                struct guess_tree *plan)
 {
-    int node_of[DRAFT_MAX][SIBLINGS_MAX], grown[GROWN_MAX], own[DRAFT_MAX] = {0};
+    int node_of[DRAFT_MAX][SIBLINGS_MAX], grown[GROWN_MAX] = {0}, own[DRAFT_MAX] = {0};
     int room = TREE_NODES_MAX - k - (growth ? growth->n : 0);
     for (int i = 0; growth && i < growth->n; i++) {
         int parent = growth->parents[i], sibling = parent < 0 ? growth_sibling(parent) + 1 : 0;

@@ -58,11 +58,12 @@ class World:
         """Compares a kind's texts with the plain ones; holds: what else must be true of their
         Total, which is returned."""
         kind, plain = KINDS[name], self.plain.of(name)
-        total = Total(self.cluster.generate(kind.orders(n_seeds, **way), in_flight=in_flight))
+        orders = kind.orders(n_seeds, **way)
+        total = Total(self.cluster.generate(orders, in_flight=in_flight))
         n_tokens = way.get("max_tokens", kind.fields["max_tokens"])
         n_other = sum(one["ids"] != ids[:n_tokens] for one, ids in zip(total.done, plain))
         words = " ".join(f"{key}={value}" for key, value in way.items())
-        self.check(n_other == 0 and len(total.done) > 0 and holds(total),
+        self.check(n_other == 0 < len(total.done) == len(orders) <= len(plain) and holds(total),
                    f"{name}, {words}, {in_flight} at once: {total}" +
                    (f"; {n_other} of {len(total.done)} texts differ" if n_other else ""))
         return total

@@ -180,7 +180,7 @@ def check_decisions(world, reference, in_flight=1, staged=False, ahead=False, pr
     for rule in RULES:
         wrong = [way for way in ways if any(
             one[key] != other[key] for key in SAME
-            for one, other in zip(found[rule, way], reference[rule, way]))]
+            for one, other in zip(found[rule, way], reference[rule, way], strict=True))]
         total = Total([one for way in ways for one in found[rule, way]])
         right = not wrong and total.staged < total.drafted
         for wanted, n in ((staged, total.staged), (ahead, total.drafted_ahead)):

@@ -226,6 +226,7 @@ START_TEST(words_of_other_programs_are_told_from_own_ones)
 {
     ck_assert_int_eq(option_rows_words(rows, "--queue=4"), 1);
     ck_assert_int_eq(option_rows_words(rows, "--queue"), 2);
+    ck_assert_int_eq(option_rows_words(rows, "--line"), 2); /* the old name of --queue */
     ck_assert_int_eq(option_rows_words(rows, "-q"), 2);
     ck_assert_int_eq(option_rows_words(rows, "-q4"), 1);
     ck_assert_int_eq(option_rows_words(rows, "--loud"), 1);
@@ -258,6 +259,8 @@ START_TEST(a_row_is_set_by_its_name_or_letter)
     CHECK_OK(option_rows_set(rows, &f, "q", "8", &err));
     CHECK_OK(option_rows_set(rows, &f, "seed", "1", &err));
     ck_assert(f.queue == 8 && f.has_seed);
+    CHECK_OK(option_rows_set(rows, &f, "line", "7", &err));
+    ck_assert_int_eq(f.queue, 7);
     CHECK_ERR(option_rows_set(rows, &f, "queue", "x", &err), ERR_ARGUMENT, "--queue: 'x'");
     CHECK_ERR(option_rows_set(rows, &f, "loud", "1", &err), ERR_NOT_FOUND, "'loud'");
     CHECK_ERR(option_rows_set(rows, &f, "quit", "1", &err), ERR_NOT_FOUND, "'quit'");

@@ -4,8 +4,8 @@
 
 /* For a sequence with a K of its own the finder of what its request brings guesses, where the text
  * follows that: where it does not, the draft model guesses, if there is one. */
-struct drafter *planning_own_brought(const struct planning *p, const struct sequence *seq,
-                                     struct planner_offer *offer)
+struct drafter *planning_request_finder(const struct planning *p, const struct sequence *seq,
+                                        struct planner_offer *offer)
 {
     const struct drafters *drafters = p->s->drafters;
     if (planning_is_planned(seq)) return NULL;
