@@ -25,6 +25,7 @@ LETTERS = "abcdefghijklmnop"
 SHORT = 16
 STEP_TOKENS = 256
 SHORT_STEPS = 3     # from the arrival of a short prompt to its first token
+TRIES = 5           # of a text beside which steps are looked for
 FEW_TOKENS = 64     # of a step in which a prompt of MIDDLE has more than an even share
 MIDDLE = 40
 READ_STEPS = 2      # in which a client that has left is noticed
@@ -267,11 +268,11 @@ class LongText(FairTest):
             self.assertEqual(len(step.lane_of(runner).tokens), 1)
             self.assertLessEqual(step.n_tokens, STEP_TOKENS)
 
-    def test_running_streams_do_not_wait_for_it(self):
-        _, runner = self.running()
-        text = " ".join("".join(self.rng.choices(LETTERS, k=3)) for _ in range(LONG_TEXT // 2))
+    def tokens_beside(self, runner, text):
+        """The tokens of a text that is too long, if steps came in each third of the time until it
+        was refused, and otherwise 0."""
         before = len(self.steps())
-        answer = self.client.ask(job(text=" ".join([text] * LONGER), **PLAIN))
+        answer = self.client.ask(job(text=text, **PLAIN))
         self.assertEqual(answer.status, "INVALID_ARGUMENT")
         n_tokens = int(re.search(r"the prompt has (\d+) tokens", answer.details)[1])
         self.assertGreater(n_tokens, LONGER * LONG_TEXT)
@@ -280,10 +281,18 @@ class LongText(FairTest):
         gaps = [after - one for one, after in zip([answer.began] + came, came + [answer.ended])]
         print(f"{n_tokens} tokens refused after {answer.seconds():.2f} s and {len(came)} steps, "
               f"at most {max(gaps):.3f} s apart", file=sys.stderr)
-        # One at its beginning or end, where steps waited for the text.
         third = answer.seconds() / 3
         parts = {int((one - answer.began) / third) for one in came if one > answer.began}
-        self.assertLessEqual({0, 1, 2}, parts, "steps came in each third of the time")
+        return n_tokens if {0, 1, 2} <= parts else 0
+
+    def test_running_streams_do_not_wait_for_it(self):
+        _, runner = self.running()
+        text = " ".join("".join(self.rng.choices(LETTERS, k=3)) for _ in range(LONG_TEXT // 2))
+        # A busy machine may hold up a step for as long as a text takes. If steps waited for the
+        # text, there would be one at its beginning or end, however often it is tried.
+        tries = (self.tokens_beside(runner, " ".join([text] * LONGER)) for _ in range(TRIES))
+        n_tokens = next(filter(None, tries), 0)
+        self.assertGreater(n_tokens, 0, "steps came in each third of the time")
         before = len(self.steps())
         reader = Reader(self.client, job(text=text, max_tokens=1, **PLAIN))
         self.addCleanup(reader.call.cancel)
