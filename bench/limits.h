@@ -12,7 +12,7 @@
 
 #include "bench/bench_util.h"
 #include "bench/peaks.h"
-#include "model/checkpoint/config.h"
+#include "model/checkpoint/config/config.h"
 
 /* ---- computed from measured rates ---- */
 

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/limits.h"
-#include "model/checkpoint/config.h"
+#include "model/checkpoint/config/config.h"
 
 struct rope {
     int half; /* E / 2 */

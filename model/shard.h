@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "model/checkpoint/config.h"
+#include "model/checkpoint/config/config.h"
 
 struct shard {
     int rank, n_ranks, n_slices;

@@ -1,7 +1,7 @@
 /* Chooses the tokens that the draft's head computes, as --draft-head says. */
 #pragma once
 
-#include "model/checkpoint/config.h"
+#include "model/checkpoint/config/config.h"
 #include "model/tokenizer/tokenizer.h"
 
 /* option: "FILE" or "FILE:N", the N most frequent tokens of a list

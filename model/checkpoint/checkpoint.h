@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "model/checkpoint/config.h"
+#include "model/checkpoint/config/config.h"
 #include "model/checkpoint/find.h"
 #include "model/checkpoint/layout.h"
 #include "model/checkpoint/remark.h"

@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "base/text/json.h"
 #include "base/text/model_folder.h"
-#include "model/checkpoint/config_parse.h"
+#include "model/checkpoint/config/config_parse.h"
 #include "model/checkpoint/internal.h"
 
 enum {

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 #include "base/system/file.h"
-#include "model/checkpoint/config.h"
-#include "model/checkpoint/config_parse.h"
+#include "model/checkpoint/config/config.h"
+#include "model/checkpoint/config/config_parse.h"
 #include "model/checkpoint/layout.h"
 #include "model/checkpoint/read.h"
 #include "model/checkpoint/remark.h"

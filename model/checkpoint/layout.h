@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #include "base/error.h"
-#include "model/checkpoint/config.h"
+#include "model/checkpoint/config/config.h"
 
 enum { TENSOR_NAME_BYTES = 64 };
 

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/checkpoint/config_parse.h"
+#include "model/checkpoint/config/config_parse.h"
 #include "model/checkpoint/internal.h"
 #include "model/checkpoint/synthetic_agree.h"
 

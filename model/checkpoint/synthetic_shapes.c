@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/checkpoint/family.h"
+#include "model/checkpoint/config/family.h"
 #include "model/checkpoint/internal.h"
 
 struct shape {

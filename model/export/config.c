@@ -1,5 +1,5 @@
-/* struct model_config to config.json: what model/checkpoint/config_parse.c reads. Most lines come
- * from the table of model/checkpoint/config_fields.c. */
+/* struct model_config to config.json: what model/checkpoint/config/config_parse.c reads. Most lines
+ * come from the table of model/checkpoint/config/config_fields.c. */
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/checkpoint/config_fields.h"
-#include "model/checkpoint/config_rope.h"
-#include "model/checkpoint/family.h"
+#include "model/checkpoint/config/config_fields.h"
+#include "model/checkpoint/config/config_rope.h"
+#include "model/checkpoint/config/family.h"
 #include "model/export/text.h"
 
 enum { NUMBER_BYTES = 40 };
@@ -170,7 +170,8 @@ static void write_window(FILE *out, const struct model_config *cfg)
     }
 }
 
-/* As the library compressed-tensors writes it; model/checkpoint/config_quant.c reads it back. */
+/* As the library compressed-tensors writes it; model/checkpoint/config/config_quant.c reads it
+ * back. */
 static void write_quantization(FILE *out, const struct model_config *cfg)
 {
     if (cfg->stored == WEIGHTS_BF16) return;

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "model/checkpoint/config.h"
+#include "model/checkpoint/config/config.h"
 
 /* config.json as Hugging Face's classes write it for this architecture, in the form of transformers
  * 4 ("rope_theta" beside "rope_scaling"), which its fifth version and other engines read as well.

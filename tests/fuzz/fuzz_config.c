@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/checkpoint/config_parse.h"
+#include "model/checkpoint/config/config_parse.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

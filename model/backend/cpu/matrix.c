@@ -297,7 +297,7 @@ static void bf16_begin_batch(struct cpu_matmul *job, int n_left)
 {
     int n_in = job->matrices->n_in * job->n_matrices;
     int n_most = PANEL_WORDS / n_in; /* at most a word for each k */
-    assert(n_most > 0);              /* model/checkpoint/config_parse.c refuses widths over 2^20 */
+    assert(n_most > 0); /* model/checkpoint/config/config_parse.c refuses widths over 2^20 */
     job->n = n_left < n_most ? n_left : n_most;
     if (job->cpu->kernels->panel_words(job->n, n_in) == 0) return;
     cpu_run(job->cpu, job->n * n_in < PANELS_SMALL, panels_member, job);

@@ -83,7 +83,7 @@ static void quant_begin_batch(struct cpu_matmul *job, int n_left)
     int n_in = job->matrices->n_in;
     job->n_groups = (n_in + QUANT_GROUP - 1) / QUANT_GROUP;
     int rows_at_once = GROUPS_AT_ONCE / (job->n_groups * job->n_matrices);
-    assert(rows_at_once > 0); /* model/checkpoint/config_parse.c refuses widths over 2^20 */
+    assert(rows_at_once > 0); /* model/checkpoint/config/config_parse.c refuses widths over 2^20 */
     job->n = n_left < rows_at_once ? n_left : rows_at_once;
     size_t elements = (size_t)n_in * (size_t)job->n_matrices * (size_t)job->n;
     cpu_run(job->cpu, elements < QUANTIZE_SMALL, quantize_member, job);

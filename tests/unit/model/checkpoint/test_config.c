@@ -1,8 +1,8 @@
 /* ctest: labels=quick libs=checkpoint timeout=60 */
 /* config.json: what each key of each architecture means, and that whatever would change the result
  * is refused by its name. */
-#include "model/checkpoint/config_parse.h"
-#include "model/checkpoint/family.h"
+#include "model/checkpoint/config/config_parse.h"
+#include "model/checkpoint/config/family.h"
 
 #include <jansson.h>
 #include <math.h>

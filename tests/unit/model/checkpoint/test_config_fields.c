@@ -1,7 +1,7 @@
 /* ctest: labels=quick libs=checkpoint timeout=60 */
 /* The table of config fields: every field of the structs in config.h has a row, every row is seen
  * when configs are compared, and every row that the fingerprint counts changes it. */
-#include "model/checkpoint/config_fields.h"
+#include "model/checkpoint/config/config_fields.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "base/system/file.h"
 #include "tests/support/check_util.h"
 
-#define HEADER SOURCE_DIR "/model/checkpoint/config.h"
+#define HEADER SOURCE_DIR "/model/checkpoint/config/config.h"
 
 static struct error err;
 

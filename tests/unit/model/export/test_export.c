@@ -3,8 +3,8 @@
  * and nothing is written where it must not be, nor does any part of it remain.
  * tests/cluster/test_export_client.py reads the files with other code. */
 #include "base/system/file.h"
-#include "model/checkpoint/config_fields.h"
-#include "model/checkpoint/config_parse.h"
+#include "model/checkpoint/config/config_fields.h"
+#include "model/checkpoint/config/config_parse.h"
 #include "model/export/text.h"
 #include "model/tokenizer/tokenizer.h"
 #include "tests/support/export_util.h"

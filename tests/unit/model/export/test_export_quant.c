@@ -4,7 +4,7 @@
  * other code. */
 #include <jansson.h>
 
-#include "model/checkpoint/config_parse.h"
+#include "model/checkpoint/config/config_parse.h"
 #include "model/export/text.h"
 #include "tests/support/export_util.h"
 

@@ -4,7 +4,7 @@
  *            such a list those from "max_window_layers" on
  *   Llama    none: the class does not know the key, while other programs obey it, so that a window
  *            which would change the result is refused */
-#include "model/checkpoint/config_window.h"
+#include "model/checkpoint/config/config_window.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The table of model families. Defaults are those of the configuration classes of transformers. */
-#include "model/checkpoint/family.h"
+#include "model/checkpoint/config/family.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "model/checkpoint/config.h"
+#include "model/checkpoint/config/config.h"
 
 enum config_field_type {
     CONFIG_TEXT,

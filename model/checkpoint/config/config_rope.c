@@ -1,13 +1,13 @@
 /* Rotary embedding settings as transformers reads them: under "rope_scaling" with "rope_theta"
  * beside it (version 4), or all under "rope_parameters" (version 5). What the two would read
  * differently is refused. Formulas and defaults: modeling_rope_utils.py of transformers. */
-#include "model/checkpoint/config_rope.h"
+#include "model/checkpoint/config/config_rope.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/text/json.h"
-#include "model/checkpoint/config_keys.h"
+#include "model/checkpoint/config/config_keys.h"
 #include "model/numerics/numerics.h"
 
 enum { KIND_ALL = 1 << ROPE_DEFAULT | 1 << ROPE_LINEAR | 1 << ROPE_LLAMA3 | 1 << ROPE_YARN };

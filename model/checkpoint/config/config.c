@@ -1,5 +1,5 @@
 /* Values that follow from the dimensions of a model, and the kinds of its layers. */
-#include "model/checkpoint/config.h"
+#include "model/checkpoint/config/config.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,17 +1,17 @@
 /* config.json to struct model_config. Defaults are those of the configuration classes of
  * transformers, but a dimension for which they would assume a value must be in the file. */
-#include "model/checkpoint/config_parse.h"
+#include "model/checkpoint/config/config_parse.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/limits.h"
 #include "base/text/json.h"
-#include "model/checkpoint/config_keys.h"
-#include "model/checkpoint/config_quant.h"
-#include "model/checkpoint/config_rope.h"
-#include "model/checkpoint/config_window.h"
-#include "model/checkpoint/family.h"
+#include "model/checkpoint/config/config_keys.h"
+#include "model/checkpoint/config/config_quant.h"
+#include "model/checkpoint/config/config_rope.h"
+#include "model/checkpoint/config/config_window.h"
+#include "model/checkpoint/config/family.h"
 
 enum {
     MOST_WIDTH = 1 << 20, /* of anything but the vocabulary */

@@ -1,5 +1,5 @@
 /* The table of config fields and what only needs the table. */
-#include "model/checkpoint/config_fields.h"
+#include "model/checkpoint/config/config_fields.h"
 
 #include <stdio.h>
 #include <string.h>

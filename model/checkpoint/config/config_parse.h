@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 #include "base/error.h"
-#include "model/checkpoint/config.h"
-#include "model/checkpoint/config_keys.h"
+#include "model/checkpoint/config/config.h"
+#include "model/checkpoint/config/config_keys.h"
 
 /* The contents of a config.json that are no part of struct model_config. */
 struct config_rest {

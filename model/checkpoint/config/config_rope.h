@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "base/error.h"
-#include "model/checkpoint/config.h"
+#include "model/checkpoint/config/config.h"
 
 /* Fills cfg->rope; cfg->max_positions must be set. Errors: ERR_FORMAT, ERR_UNSUPPORTED. */
 int config_rope_read(struct model_config *cfg, json_t *root, const char *origin, struct error *err);

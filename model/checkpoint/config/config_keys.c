@@ -6,7 +6,7 @@
  *
  * A key that announces tensors of its own (biases, norms, experts, adapters) needs no row here,
  * because tensors that nobody reads are refused (unread.c). */
-#include "model/checkpoint/config_keys.h"
+#include "model/checkpoint/config/config_keys.h"
 
 #include <stdbool.h>
 #include <stdio.h>

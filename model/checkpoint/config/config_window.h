@@ -4,8 +4,8 @@
 #include <jansson.h>
 
 #include "base/error.h"
-#include "model/checkpoint/config.h"
-#include "model/checkpoint/family.h"
+#include "model/checkpoint/config/config.h"
+#include "model/checkpoint/config/family.h"
 
 /* Fills cfg->layers; cfg->n_layers and cfg->max_positions must be set. Errors: ERR_FORMAT,
  * ERR_UNSUPPORTED. */

@@ -2,13 +2,13 @@
  * that of the library compressed-tensors, which vLLM and transformers read too, with symmetric
  * integers of 4 or 8 bits and one bf16 scale for each group of a row. Everything else is refused by
  * name. */
-#include "model/checkpoint/config_quant.h"
+#include "model/checkpoint/config/config_quant.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text/json.h"
-#include "model/checkpoint/config_keys.h"
+#include "model/checkpoint/config/config_keys.h"
 
 enum { MOST_GROUP = 1 << 20 };
 
