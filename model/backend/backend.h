@@ -26,12 +26,23 @@ enum {
     MATRIX_PARTS_MAX = 3
 };
 
-/* A weight matrix in the backend's own layout. */
+/* Neighbouring columns of a matrix that have the same form. */
+struct matrix_section {
+    enum weight_form form;
+    int first, n_out; /* columns */
+    size_t offset;    /* of its data in that of the matrix */
+};
+
+/* A weight matrix in the backend's own layout. A model that is stored in blocks may have parts of
+ * several kinds in one matrix; each run of parts of the same form is a section. */
 struct matrix {
     void *data;
     size_t bytes;
     int n_in, n_out;
-    enum weight_form form; /* of its elements in data */
+    enum weight_form form; /* of its elements in data; WEIGHTS_BLOCKS: each section's own */
+    int first_group;       /* WEIGHTS_BLOCKS: where n_in begins in a super-block, 0..7 groups */
+    int n_sections;        /* WEIGHTS_BLOCKS; otherwise 0 */
+    struct matrix_section sections[MATRIX_PARTS_MAX];
 };
 
 /* Where a matrix's columns come from: up to three tensors side by side (q, k, v). Of each, the

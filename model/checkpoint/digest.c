@@ -5,9 +5,9 @@
 
 static uint64_t hash_elements(const struct weight *weight, int row, int col, int n)
 {
-    size_t bits = dtype_bits(weight->dtype);
-    size_t first = (size_t)row * (size_t)weight->n_cols + (size_t)col;
-    return XXH3_64bits(weight->data + first * bits / 8, (size_t)n * bits / 8);
+    size_t bytes;
+    const uint8_t *run = weight_run(weight, row, col, n, &bytes);
+    return XXH3_64bits(run, bytes);
 }
 
 /* The scales of all groups that the run touches. */

@@ -17,7 +17,8 @@ struct part_digest {
     uint64_t n;     /* elements; 0: nothing was read */
 };
 
-/* The hash of elements [row][col .. col + n), with their scales where the weight is packed. */
+/* The hash of elements [row][col .. col + n), with their scales where the weight is packed; of
+ * blocks, all those that the run touches. */
 uint64_t weight_digest_unit(const struct weight *weight, int row, int col, int n);
 
 /* The sum over elements first .. first + n of a vector. */

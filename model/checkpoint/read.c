@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "base/system/file.h"
 #include "model/checkpoint/synthetic_elements.h"
 #include "model/numerics/numerics.h"
@@ -12,6 +13,26 @@
 static uint64_t element_index(const struct weight *weight, int row, int col)
 {
     return (uint64_t)row * (uint64_t)weight->n_cols + (uint64_t)col;
+}
+
+/* Bits of a stored element that is not in a block. */
+static size_t dtype_bits(enum dtype dtype)
+{
+    if (dtype == DTYPE_INT4) return 4;
+    if (dtype == DTYPE_INT8) return 8;
+    return dtype == DTYPE_F32 ? 32 : 16;
+}
+
+static size_t row_bytes(const struct weight *weight)
+{
+    size_t n = (size_t)weight->n_cols;
+    if (weight->dtype == DTYPE_BLOCKS) return block_bytes(weight->block, n);
+    return n * dtype_bits(weight->dtype) / 8;
+}
+
+static const uint8_t *row_blocks(const struct weight *weight, int row)
+{
+    return weight->data + (size_t)row * row_bytes(weight);
 }
 
 /* Elements in a file may lie at odd addresses, hence memcpy. */
@@ -32,12 +53,29 @@ static void read_synthetic(const struct weight *weight, uint64_t first, int n, u
     synthetic_elements_bf16(weight->seed, weight->mean, weight->scale, first, (size_t)n, out);
 }
 
+static void read_blocks_bf16(const struct weight *weight, int row, int col, int n, uint16_t *out)
+{
+    float values[QUANT_GROUP];
+    const uint8_t *blocks = row_blocks(weight, row);
+    for (int done = 0; done < n; done += QUANT_GROUP) {
+        int n_here = least(QUANT_GROUP, n - done);
+        block_read_f32(weight->block, blocks, col + done, n_here, values);
+        for (int i = 0; i < n_here; i++) {
+            out[done + i] = num_float_to_bf16(values[i]);
+        }
+    }
+}
+
 void weight_read_bf16(const struct weight *weight, int row, int col, int n, uint16_t *out)
 {
     uint64_t first = element_index(weight, row, col);
     assert(!weight->scales); /* packed: weight_read_groups */
     if (!weight->data) {
         read_synthetic(weight, first, n, out);
+        return;
+    }
+    if (weight->dtype == DTYPE_BLOCKS) {
+        read_blocks_bf16(weight, row, col, n, out);
         return;
     }
     size_t bytes = dtype_bits(weight->dtype) / 8;
@@ -57,6 +95,10 @@ void weight_read_f32(const struct weight *weight, int row, int col, int n, float
     uint16_t chunk[CHUNK];
     assert(!weight->scales); /* packed: weight_read_groups */
     uint64_t first = element_index(weight, row, col);
+    if (weight->dtype == DTYPE_BLOCKS) {
+        block_read_f32(weight->block, row_blocks(weight, row), col, n, out);
+        return;
+    }
     if (weight->data) {
         size_t bytes = dtype_bits(weight->dtype) / 8;
         const uint8_t *at = weight->data + first * bytes;
@@ -74,9 +116,41 @@ void weight_read_f32(const struct weight *weight, int row, int col, int n, float
     }
 }
 
+enum weight_form weight_form_of(const struct weight *weight)
+{
+    switch (weight->dtype) {
+    case DTYPE_INT8:
+        return WEIGHTS_INT8;
+    case DTYPE_INT4:
+        return WEIGHTS_INT4;
+    case DTYPE_BLOCKS:
+        return block_form(weight->block);
+    default:
+        return WEIGHTS_BF16;
+    }
+}
+
+void weight_read_group(const struct weight *weight, int row, int group, struct weight_group *out)
+{
+    block_read_group(weight->block, row_blocks(weight, row), group, out);
+}
+
+const uint8_t *weight_run(const struct weight *weight, int row, int col, int n, size_t *bytes)
+{
+    if (weight->dtype == DTYPE_BLOCKS) {
+        int size = block_type_of(weight->block)->n_elements;
+        int first = col / size, end = (col + n + size - 1) / size;
+        *bytes = block_bytes(weight->block, (size_t)(end - first) * (size_t)size);
+        return row_blocks(weight, row) + block_bytes(weight->block, (size_t)first * (size_t)size);
+    }
+    size_t bits = dtype_bits(weight->dtype);
+    *bytes = (size_t)n * bits / 8;
+    return weight->data + (size_t)element_index(weight, row, col) * bits / 8;
+}
+
 size_t weight_data_bytes(const struct weight *weight)
 {
-    return (size_t)weight->n_rows * (size_t)weight->n_cols * dtype_bits(weight->dtype) / 8;
+    return (size_t)weight->n_rows * row_bytes(weight);
 }
 
 size_t weight_scale_bytes(const struct weight *weight)
@@ -126,27 +200,26 @@ void weight_read_groups(const struct weight *weight, enum weight_form form, int 
 }
 
 /* Rows of `stride` bytes, of which len bytes from `first` on are wanted. */
-static void expect_rows(const uint8_t *data, size_t stride, size_t first, size_t len, int n_rows)
+static void expect_rows(const uint8_t *first, size_t stride, size_t len, int n_rows)
 {
     if (len == stride) {
-        file_expect(data, stride * (size_t)n_rows);
+        file_expect(first, stride * (size_t)n_rows);
         return;
     }
     for (int i = 0; i < n_rows; i++) {
-        file_expect(data + (size_t)i * stride + first, len);
+        file_expect(first + (size_t)i * stride, len);
     }
 }
 
 void weight_expect(const struct weight *weight, int row, int n_rows, int col, int n)
 {
+    size_t len;
     if (!weight->data || n_rows <= 0) return;
-    size_t stride = weight_data_bytes(weight) / (size_t)weight->n_rows;
-    size_t bits = dtype_bits(weight->dtype);
-    expect_rows(weight->data + (size_t)row * stride, stride, (size_t)col * bits / 8,
-                (size_t)n * bits / 8, n_rows);
+    const uint8_t *first = weight_run(weight, row, col, n, &len);
+    expect_rows(first, row_bytes(weight), len, n_rows);
     if (!weight->scales) return;
-    stride = weight_scale_bytes(weight) / (size_t)weight->n_rows;
-    expect_rows(weight->scales + (size_t)row * stride, stride,
-                (size_t)(col / weight->group) * sizeof(uint16_t),
-                (size_t)((n + weight->group - 1) / weight->group) * sizeof(uint16_t), n_rows);
+    size_t stride = weight_scale_bytes(weight) / (size_t)weight->n_rows;
+    expect_rows(
+        weight->scales + (size_t)row * stride + (size_t)(col / weight->group) * sizeof(uint16_t),
+        stride, (size_t)((n + weight->group - 1) / weight->group) * sizeof(uint16_t), n_rows);
 }

@@ -5,14 +5,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "model/numerics/block.h"
 #include "model/numerics/quant.h"
 
-/* The last two are packed, with scales: only weight_read_groups reads them. */
-enum dtype { DTYPE_BF16, DTYPE_F16, DTYPE_F32, DTYPE_INT8, DTYPE_INT4 };
+/* INT8 and INT4 are packed, with scales: only weight_read_groups reads them. BLOCKS are blocks of a
+ * kind that has integers; weight_read_group reads them as they are. */
+enum dtype { DTYPE_BF16, DTYPE_F16, DTYPE_F32, DTYPE_INT8, DTYPE_INT4, DTYPE_BLOCKS };
 
 /* A tensor of one or two dimensions, row-major [n_rows][n_cols]; one dimension is [1][n_cols]. */
 struct weight {
     enum dtype dtype;
+    enum block_kind block; /* DTYPE_BLOCKS; n_cols is a multiple of its elements */
     int n_rows, n_cols;
     const uint8_t *data;   /* little-endian elements in the mapped file; NULL: synthetic */
     const uint8_t *scales; /* packed: bf16 [n_rows][n_cols / group] */
@@ -23,7 +26,8 @@ struct weight {
 };
 
 /* Elements [row][col .. col + n) of a tensor that is not packed, as bf16 (rounded to nearest even;
- * what is bf16 on disk comes out as it is) or as fp32. The caller keeps within the shape. */
+ * what is bf16 on disk comes out as it is) or as fp32 (blocks: each element is rounded once from
+ * its exact value). The caller keeps within the shape. */
 void weight_read_bf16(const struct weight *weight, int row, int col, int n, uint16_t *out);
 void weight_read_f32(const struct weight *weight, int row, int col, int n, float *out);
 
@@ -33,18 +37,21 @@ void weight_read_f32(const struct weight *weight, int row, int col, int n, float
 void weight_read_groups(const struct weight *weight, enum weight_form form, int row, int col, int n,
                         int8_t *q, uint16_t *scales);
 
+/* The form of a matrix that keeps all bits of the weight: that of its stored integers; bf16 for
+ * plain numbers, although those of fp32 and fp16 are rounded then. */
+enum weight_form weight_form_of(const struct weight *weight);
+
+/* Elements [row][32 * group .. + 32) of a weight with DTYPE_BLOCKS as they are stored. */
+void weight_read_group(const struct weight *weight, int row, int group, struct weight_group *out);
+
+/* The stored bytes that hold elements [row][col .. col + n), without the scales of a packed weight;
+ * whole blocks. Not for synthetic weights. */
+const uint8_t *weight_run(const struct weight *weight, int row, int col, int n, size_t *bytes);
+
 /* A hint that elements [row .. row + n_rows)[col .. col + n) will be read soon. Without it they are
  * read page by page as they are needed, because a file is mapped as one that is read in parts: a
  * rank's part of a row must not bring the other ranks' parts with it. */
 void weight_expect(const struct weight *weight, int row, int n_rows, int col, int n);
-
-/* Bits of a stored element. */
-static inline size_t dtype_bits(enum dtype dtype)
-{
-    if (dtype == DTYPE_INT4) return 4;
-    if (dtype == DTYPE_INT8) return 8;
-    return dtype == DTYPE_F32 ? 32 : 16;
-}
 
 /* Bytes of `data`, and of `scales` where the weight is packed. Not for synthetic weights. */
 size_t weight_data_bytes(const struct weight *weight);
