@@ -5,6 +5,7 @@ if(OUTRIDER_CUDA) # sm_80 and sm_90, with PTX for what comes later; before the t
 endif()
 
 outrider_room(numerics FOLDERS model/numerics LINK outrider_base)
+outrider_room(gguf FOLDERS model/gguf LINK outrider_numerics)
 outrider_room(jinja FOLDERS model/jinja LINK outrider_base PkgConfig::JANSSON ${UTF8PROC_LIB})
 outrider_room(tokenizer FOLDERS model/tokenizer
   LINK outrider_base PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::XXHASH ${UTF8PROC_LIB}

@@ -50,7 +50,7 @@ struct gguf_array {
  * n_cols is {n_cols, n_rows}. */
 struct gguf_tensor {
     const char *name;
-    uint32_t kind; /* its elements' kind, by the file's number (model/numerics/block.h) */
+    uint32_t type; /* of its elements, by the file's number: block_type_find has it */
     int n_dims;
     uint64_t dims[GGUF_DIMS_MAX]; /* 1 after the last one */
     const uint8_t *data;
@@ -64,9 +64,9 @@ bool gguf_is_file(const char *path);
 
 /* Opens a file, and where its name ends in -00001-of-0000N.gguf or another number of these, all N
  * of them. Errors: ERR_NOT_FOUND, ERR_IO; ERR_FORMAT says what is wrong in which file;
- * ERR_UNSUPPORTED a version or a kind of tensors that nobody reads; ERR_NO_MEMORY. */
+ * ERR_UNSUPPORTED a version or a type of tensors that is not read; ERR_NO_MEMORY. */
 int gguf_open(struct gguf **gguf, const char *path, struct error *err);
-/* The same for the bytes of one file, which must stay; origin names them in errors. */
+/* As gguf_open, for the bytes of one file, which must stay; origin names them in errors. */
 int gguf_open_bytes(struct gguf **gguf, const uint8_t *data, size_t size_bytes, const char *origin,
                     struct error *err);
 void gguf_close(struct gguf *gguf);
