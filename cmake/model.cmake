@@ -11,7 +11,10 @@ outrider_room(tokenizer FOLDERS model/tokenizer
   LINK outrider_base PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::XXHASH ${UTF8PROC_LIB}
   HIDDEN outrider_jinja)
 outrider_room(config FOLDERS model/checkpoint/config LINK outrider_numerics PkgConfig::JANSSON)
-outrider_room(checkpoint FOLDERS model/checkpoint LINK outrider_config PkgConfig::XXHASH)
+outrider_room(checkpoint_gguf FOLDERS model/checkpoint/gguf
+  LINK outrider_gguf PkgConfig::JANSSON)
+outrider_room(checkpoint FOLDERS model/checkpoint
+  LINK outrider_config outrider_checkpoint_gguf PkgConfig::XXHASH)
 outrider_room(logits FOLDERS model/logits LINK outrider_numerics)
 outrider_room(export FOLDERS model/export LINK outrider_checkpoint outrider_tokenizer)
 

@@ -11,23 +11,13 @@
 enum { PATH_BYTES = 4096, HASH_BYTES = 65, SHOWN_MAX = 150 };
 
 static const char what_is_read[] =
-    "Outrider reads Hugging Face folders: config.json, tokenizer.json and safetensors";
+    "Outrider reads GGUF files, and Hugging Face folders: config.json, tokenizer.json and "
+    "safetensors";
 
 static bool ends_with(const char *name, const char *tail)
 {
     size_t len = strlen(name), tail_len = strlen(tail);
     return len > tail_len && strcmp(name + len - tail_len, tail) == 0;
-}
-
-/* By its first bytes, whatever its name. */
-static bool is_gguf(const char *path)
-{
-    char magic[4] = "";
-    FILE *file = fopen(path, "rb");
-    if (!file) return false;
-    size_t n = fread(magic, 1, sizeof magic, file);
-    fclose(file);
-    return n == sizeof magic && memcmp(magic, "GGUF", sizeof magic) == 0;
 }
 
 /* The first file of the folder that is called .gguf; false: there is none. */
@@ -54,6 +44,9 @@ static bool is_hub_name(const char *name)
 
 static int explain_missing(const char *name, struct error *err)
 {
+    if (ends_with(name, ".gguf")) {
+        return error_set(err, ERR_NOT_FOUND, "there is no file %.120s", name);
+    }
     if (is_hub_name(name)) {
         return error_set(err, ERR_NOT_FOUND,
                          "there is no folder %.120s; nothing is downloaded, so if this is the name "
@@ -119,16 +112,16 @@ int model_folder_explain(const char *name, const char *wanted, int rc, struct er
         return errno == ENOENT && *name ? explain_missing(name, err) : rc;
     }
     if (S_ISREG(st.st_mode)) {
-        if (is_gguf(name)) {
-            return error_set(err, ERR_UNSUPPORTED, "%.120s is a GGUF file, which is not read; %s",
-                             name, what_is_read);
-        }
-        return error_set(err, ERR_FORMAT, "%.120s is a file; name the folder of a model", name);
+        return error_set(err, ERR_FORMAT,
+                         "%.120s is a file, but no GGUF file; name such a file or the folder of a "
+                         "model",
+                         name);
     }
     if (rc != ERR_NOT_FOUND || !S_ISDIR(st.st_mode)) return rc;
     if (find_gguf(name, file, sizeof file)) {
-        return error_set(err, ERR_UNSUPPORTED, "%.120s has %.200s, but no %s; GGUF is not read; %s",
-                         name, file, wanted, what_is_read);
+        return error_set(err, ERR_NOT_FOUND,
+                         "%.120s has no %s, but a GGUF file; name that file: %.120s/%.200s", name,
+                         wanted, name, file);
     }
     if (is_cached(name)) return explain_cached(name, wanted, err);
     return error_set(err, ERR_NOT_FOUND, "%.120s has no %s, so it is not the folder of a model; %s",

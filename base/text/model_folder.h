@@ -1,11 +1,11 @@
-/* Why a name is no model folder: sentences for those who have named a file, a hub's model or a
- * folder of another format. */
+/* Why a name is no model: sentences for those who have named a file of another format, a model of a
+ * hub, or a folder that lacks something. GGUF files have been tried before. */
 #pragma once
 
 #include "base/error.h"
 
 /* For a name where the file `wanted` (such as "config.json") could not be opened: if the name
  * itself is the reason, writes a better sentence than *err has. rc: that of the failure.
- * Returns rc, or: ERR_NOT_FOUND there is no such folder, or the file is missing in it,
- * ERR_UNSUPPORTED the weights are GGUF. A folder of the Hugging Face cache is told its snapshot. */
+ * Returns rc, or: ERR_NOT_FOUND there is no such folder or file, or the file is missing in the
+ * folder, which may have a GGUF file. A folder of the Hugging Face cache is told its snapshot. */
 int model_folder_explain(const char *name, const char *wanted, int rc, struct error *err);

@@ -1,5 +1,5 @@
-/* Opening and closing a checkpoint, and its fingerprint. folder.c and synthetic.c supply the
- * tensors, find.c looks them up, read.c reads them. */
+/* Opening and closing a checkpoint, and its fingerprint. folder.c, gguf_file.c and synthetic.c
+ * supply the tensors, find.c looks them up, read.c reads them. */
 #include "model/checkpoint/checkpoint.h"
 
 #include <inttypes.h>
@@ -45,6 +45,10 @@ static void hash_weight(XXH3_state_t *state, const struct weight *weight)
                        (double)weight->mean);
     XXH3_64bits_update(state, text, (size_t)len);
     if (!weight->data) return;
+    if (weight->dtype == DTYPE_BLOCKS || weight->paired_rows) {
+        const int32_t words[] = {(int32_t)weight->block, weight->paired_rows};
+        XXH3_64bits_update(state, words, sizeof words);
+    }
     hash_samples(state, weight->data, weight_data_bytes(weight));
     if (weight->scales) hash_samples(state, weight->scales, weight_scale_bytes(weight));
 }
@@ -80,10 +84,9 @@ static void take_rest(struct checkpoint *ck, const struct config_rest *rest)
     memcpy(ck->unknown_keys, rest->unknown, sizeof ck->unknown_keys);
     if (!rest->n_unknown) return;
     snprintf(ck->remarks[CHECKPOINT_UNKNOWN_KEYS], sizeof ck->remarks[0],
-             "config.json has keys that are not known here: %s; they are ignored, and if one of "
-             "them changes what the model computes, its texts are wrong (--strict-config refuses "
-             "them)",
-             rest->unknown);
+             "%s has keys that are not known here: %s; they are ignored, and if one of them "
+             "changes what the model computes, its texts are wrong (--strict-config refuses them)",
+             checkpoint_config_words(ck), rest->unknown);
 }
 
 /* Leaves the layers of the list. A list of all layers changes nothing. */
@@ -118,12 +121,14 @@ int checkpoint_open(struct checkpoint **ck, const char *name, struct error *err)
     TRY(layers_strip(&self->name, name, err));
     if (self->is_synthetic) {
         TRY(checkpoint_open_synthetic(self, &rest, err));
+    } else if (gguf_is_file(self->name)) {
+        TRY(checkpoint_open_gguf(self, &rest, err));
     } else {
         TRY(checkpoint_open_folder(self, &rest, err));
     }
     take_rest(self, &rest);
     checkpoint_sort_tensors(self);
-    if (!self->is_synthetic) TRY(checkpoint_untie_head(self, err));
+    if (!self->is_synthetic && !self->gguf) TRY(checkpoint_untie_head(self, err));
     if (list) TRY(choose_layers(self, list, err));
     TRY(check_and_hash(self, err));
     if (!self->is_synthetic) TRY(checkpoint_check_unread(self, err));
@@ -137,6 +142,7 @@ void checkpoint_close(struct checkpoint *ck)
 {
     if (!ck) return;
     checkpoint_close_files(ck);
+    gguf_close(ck->gguf);
     free(ck->tensors);
     free(ck->layout);
     free(ck->whole_layout);
@@ -180,9 +186,8 @@ int checkpoint_demand_known_keys(const struct checkpoint *ck, struct error *err)
 {
     if (!ck->unknown_keys[0]) return 0;
     return error_set(err, ERR_UNSUPPORTED,
-                     "%s: config.json has keys that are not known here: %s; --strict-config "
-                     "refuses them",
-                     ck->name, ck->unknown_keys);
+                     "%s: %s has keys that are not known here: %s; --strict-config refuses them",
+                     ck->name, checkpoint_config_words(ck), ck->unknown_keys);
 }
 
 uint64_t checkpoint_fingerprint(const struct checkpoint *ck)

@@ -41,6 +41,17 @@ const struct tensor *checkpoint_tensor(const struct checkpoint *ck, const char *
     return bsearch(&wanted, ck->tensors, ck->n_tensors, sizeof wanted, tensor_by_name);
 }
 
+const char *checkpoint_shown_name(const struct checkpoint *ck, const char *name,
+                                  char room[GGUF_NAME_BYTES])
+{
+    return ck->gguf && gguf_file_name(ck->arch, name, room) ? room : name;
+}
+
+const char *checkpoint_config_words(const struct checkpoint *ck)
+{
+    return ck->gguf ? "the metadata" : "config.json";
+}
+
 static void show_shape(const struct safetensors_entry *entry, char *text, size_t text_bytes)
 {
     size_t len = 0;
@@ -63,12 +74,18 @@ static int find_in_file(const struct checkpoint *ck, const struct tensor *tensor
                         int n_cols, struct weight *weight, struct error *err)
 {
     const struct safetensors_entry *entry = tensor->entry;
-    char shape[128];
+    char shape[128], name[GGUF_NAME_BYTES];
     if (!has_shape(entry, n_rows, n_cols)) {
         show_shape(entry, shape, sizeof shape);
         return error_set(err, ERR_FORMAT,
                          "%s: tensor %s has shape [%s], the config asks for [%d, %d]", ck->name,
-                         tensor->name, shape, n_rows, n_cols);
+                         checkpoint_shown_name(ck, tensor->name, name), shape, n_rows, n_cols);
+    }
+    if (ck->gguf) {
+        *weight = tensor->weight;
+        weight->n_rows = n_rows;
+        weight->n_cols = n_cols;
+        return 0;
     }
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         if (strcmp(dtypes[i].name, entry->dtype) != 0) continue;
@@ -88,7 +105,7 @@ bool checkpoint_is_packed(const struct checkpoint *ck, const char *name)
 {
     static const char tail[] = "_proj.weight";
     size_t len = strlen(name), tail_len = sizeof tail - 1;
-    return ck->cfg.stored != WEIGHTS_BF16 && strncmp(name, "model.layers.", 13) == 0 &&
+    return !ck->gguf && ck->cfg.stored != WEIGHTS_BF16 && strncmp(name, "model.layers.", 13) == 0 &&
            len > tail_len && strcmp(name + len - tail_len, tail) == 0;
 }
 
@@ -162,14 +179,15 @@ static const char *name_in_whole(const struct checkpoint *ck, const char *name,
 int checkpoint_find(const struct checkpoint *ck, const char *asked, int n_rows, int n_cols,
                     struct weight *weight, struct error *err)
 {
-    char own[2 * TENSOR_NAME_BYTES];
+    char own[2 * TENSOR_NAME_BYTES], shown[GGUF_NAME_BYTES];
     const char *name = name_in_whole(ck, asked, own);
     if (checkpoint_is_packed(ck, name)) {
         return find_packed(ck, name, n_rows, n_cols, weight, err);
     }
     const struct tensor *tensor = checkpoint_tensor(ck, name);
     if (!tensor) {
-        return error_set(err, ERR_FORMAT, "%s lacks the tensor %.100s", ck->name, name);
+        return error_set(err, ERR_FORMAT, "%s lacks the tensor %.100s", ck->name,
+                         checkpoint_shown_name(ck, name, shown));
     }
     if (tensor->entry) return find_in_file(ck, tensor, n_rows, n_cols, weight, err);
     if (tensor->weight.n_rows != n_rows || tensor->weight.n_cols != n_cols) {

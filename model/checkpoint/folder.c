@@ -25,7 +25,7 @@ static const char single_file[] = "model.safetensors";
 void checkpoint_close_files(struct checkpoint *ck)
 {
     for (size_t i = 0; i < ck->n_files; i++) {
-        file_unmap(&ck->files[i].view);
+        if (!ck->files[i].is_lent) file_unmap(&ck->files[i].view);
         safetensors_free(&ck->files[i].table);
         free(ck->files[i].name);
     }

@@ -1,5 +1,5 @@
-/* How a checkpoint is put together: the layout says which tensors a config asks for, folder.c or
- * synthetic.c supplies them, and find.c looks them up. */
+/* How a checkpoint is put together: the layout says which tensors a config asks for, folder.c,
+ * gguf_file.c or synthetic.c supplies them, and find.c looks them up. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,6 +9,7 @@
 #include "base/system/file.h"
 #include "model/checkpoint/config/config.h"
 #include "model/checkpoint/config/config_parse.h"
+#include "model/checkpoint/gguf/names.h"
 #include "model/checkpoint/layout.h"
 #include "model/checkpoint/read.h"
 #include "model/checkpoint/remark.h"
@@ -17,9 +18,10 @@
 /* A tensor that is there. */
 struct tensor {
     const char *name;
+    const char *shown; /* the name in the file, where it is another one; NULL: it is `name` */
     const struct safetensors_entry *entry; /* NULL: synthetic */
-    /* The elements or their rule. In a file only `data` is set; find.c checks type and shape when
-     * the tensor is asked for. */
+    /* The elements or their rule. Of a folder's file only `data` is set, of a GGUF file all but the
+     * shape; find.c checks the others when the tensor is asked for. */
     struct weight weight;
 };
 
@@ -28,6 +30,7 @@ struct tensor {
 struct weight_file {
     char *name;
     struct file_view view;
+    bool is_lent; /* the view is another's, who unmaps it */
     struct safetensors table;
 };
 
@@ -36,6 +39,8 @@ enum { CHECKPOINT_REMARK_BYTES = 600 };
 struct checkpoint {
     char *name; /* without a list of layers */
     bool is_synthetic;
+    struct gguf *gguf; /* NULL: a folder, or synthetic */
+    const struct gguf_arch *arch;
     struct model_config cfg;
     struct tensor_spec *layout;
     size_t n_layout;
@@ -75,6 +80,7 @@ int synthetic_parse_name(struct synthetic_model *model, const char *name, struct
  * is zeroed, by what its config.json says besides. After a failure checkpoint_close releases what
  * there is. */
 int checkpoint_open_folder(struct checkpoint *ck, struct config_rest *rest, struct error *err);
+int checkpoint_open_gguf(struct checkpoint *ck, struct config_rest *rest, struct error *err);
 int checkpoint_open_synthetic(struct checkpoint *ck, struct config_rest *rest, struct error *err);
 void checkpoint_close_files(struct checkpoint *ck);
 
@@ -87,6 +93,11 @@ void checkpoint_shape_names(char *text, size_t text_bytes);
  * is packed. */
 const struct tensor *checkpoint_tensor(const struct checkpoint *ck, const char *name);
 bool checkpoint_is_packed(const struct checkpoint *ck, const char *name);
+/* The name of a tensor as the model's files have it; valid as long as room and name. */
+const char *checkpoint_shown_name(const struct checkpoint *ck, const char *name,
+                                  char room[GGUF_NAME_BYTES]);
+/* "config.json", or the words for what a GGUF file has in its place. */
+const char *checkpoint_config_words(const struct checkpoint *ck);
 
 /* unread.c, for a folder whose tensors are sorted. The first one is called before layers are
  * chosen: where config.json ties the head to the embedding, but the files have another head, the

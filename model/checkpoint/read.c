@@ -3,6 +3,7 @@
 #include "model/checkpoint/read.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/least.h"
@@ -12,7 +13,14 @@
 
 static uint64_t element_index(const struct weight *weight, int row, int col)
 {
-    return (uint64_t)row * (uint64_t)weight->n_cols + (uint64_t)col;
+    int stored = weight_stored_row(weight, row);
+    return (uint64_t)stored * (uint64_t)weight->n_cols + (uint64_t)col;
+}
+
+/* A vector whose elements are in another order in the file. */
+static bool is_paired_vector(const struct weight *weight)
+{
+    return weight->paired_rows && weight->n_rows == 1;
 }
 
 /* Bits of a stored element that is not in a block. */
@@ -32,7 +40,7 @@ static size_t row_bytes(const struct weight *weight)
 
 static const uint8_t *row_blocks(const struct weight *weight, int row)
 {
-    return weight->data + (size_t)row * row_bytes(weight);
+    return weight->data + (size_t)weight_stored_row(weight, row) * row_bytes(weight);
 }
 
 /* Elements in a file may lie at odd addresses, hence memcpy. */
@@ -66,8 +74,23 @@ static void read_blocks_bf16(const struct weight *weight, int row, int col, int 
     }
 }
 
+/* Element i of a vector that is_paired_vector, as one of a weight in order. */
+static struct weight paired_element(const struct weight *weight, int i, int *stored)
+{
+    struct weight plain = *weight;
+    plain.paired_rows = 0;
+    *stored = weight_stored_row(weight, i);
+    return plain;
+}
+
 void weight_read_bf16(const struct weight *weight, int row, int col, int n, uint16_t *out)
 {
+    for (int i = 0; i < n && is_paired_vector(weight); i++) {
+        int stored;
+        const struct weight plain = paired_element(weight, col + i, &stored);
+        weight_read_bf16(&plain, row, stored, 1, out + i);
+    }
+    if (is_paired_vector(weight)) return;
     uint64_t first = element_index(weight, row, col);
     assert(!weight->scales); /* packed: weight_read_groups */
     if (!weight->data) {
@@ -93,6 +116,12 @@ void weight_read_f32(const struct weight *weight, int row, int col, int n, float
 {
     enum { CHUNK = 256 };
     uint16_t chunk[CHUNK];
+    for (int i = 0; i < n && is_paired_vector(weight); i++) {
+        int stored;
+        const struct weight plain = paired_element(weight, col + i, &stored);
+        weight_read_f32(&plain, row, stored, 1, out + i);
+    }
+    if (is_paired_vector(weight)) return;
     assert(!weight->scales); /* packed: weight_read_groups */
     uint64_t first = element_index(weight, row, col);
     if (weight->dtype == DTYPE_BLOCKS) {
@@ -137,6 +166,12 @@ void weight_read_group(const struct weight *weight, int row, int group, struct w
 
 const uint8_t *weight_run(const struct weight *weight, int row, int col, int n, size_t *bytes)
 {
+    if (is_paired_vector(weight)) {
+        int stored;
+        const struct weight plain = paired_element(weight, col, &stored);
+        assert(n == 1);
+        return weight_run(&plain, row, stored, n, bytes);
+    }
     if (weight->dtype == DTYPE_BLOCKS) {
         int size = block_type_of(weight->block)->n_elements;
         int first = col / size, end = (col + n + size - 1) / size;
@@ -162,7 +197,7 @@ size_t weight_scale_bytes(const struct weight *weight)
 static void read_packed(const struct weight *weight, int row, int col, int n, int8_t *q,
                         uint16_t *scales)
 {
-    size_t first = (size_t)row * (size_t)weight->n_cols + (size_t)col;
+    size_t first = (size_t)element_index(weight, row, col);
     if (weight->dtype == DTYPE_INT8) {
         const uint8_t *bytes = weight->data + first;
         for (int i = 0; i < n; i++) {
@@ -177,7 +212,8 @@ static void read_packed(const struct weight *weight, int row, int col, int n, in
     }
     int row_scales = weight->n_cols / weight->group;
     for (int k = 0; k < n; k += QUANT_GROUP) {
-        size_t at = (size_t)row * (size_t)row_scales + (size_t)((col + k) / weight->group);
+        size_t at = (size_t)weight_stored_row(weight, row) * (size_t)row_scales +
+                    (size_t)((col + k) / weight->group);
         memcpy(scales++, weight->scales + at * sizeof *scales, sizeof *scales);
     }
 }
@@ -214,7 +250,7 @@ static void expect_rows(const uint8_t *first, size_t stride, size_t len, int n_r
 void weight_expect(const struct weight *weight, int row, int n_rows, int col, int n)
 {
     size_t len;
-    if (!weight->data || n_rows <= 0) return;
+    if (!weight->data || n_rows <= 0 || is_paired_vector(weight)) return;
     const uint8_t *first = weight_run(weight, row, col, n, &len);
     expect_rows(first, row_bytes(weight), len, n_rows);
     if (!weight->scales) return;

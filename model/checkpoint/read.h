@@ -20,10 +20,22 @@ struct weight {
     const uint8_t *data;   /* little-endian elements in the mapped file; NULL: synthetic */
     const uint8_t *scales; /* packed: bf16 [n_rows][n_cols / group] */
     int group;
+    /* E: rows i and i + E / 2 of each run of E rows are rows 2i and 2i + 1 of the file's, as GGUF
+     * has q and k; of a vector, its elements. 0: rows are in order. */
+    int paired_rows;
     uint64_t seed; /* synthetic: key of this tensor's random stream */
     float scale;   /* synthetic: standard deviation of the elements */
     float mean;    /* synthetic: 1 for norm weights */
 };
+
+/* The row of the file that row `row` of the weight is, or the element of a vector. */
+static inline int weight_stored_row(const struct weight *weight, int row)
+{
+    int e = weight->paired_rows;
+    if (e == 0) return row;
+    int in_head = row % e;
+    return row - in_head + in_head % (e / 2) * 2 + in_head / (e / 2);
+}
 
 /* Elements [row][col .. col + n) of a tensor that is not packed, as bf16 (rounded to nearest even;
  * what is bf16 on disk comes out as it is) or as fp32 (blocks: each element is rounded once from
@@ -45,10 +57,12 @@ enum weight_form weight_form_of(const struct weight *weight);
 void weight_read_group(const struct weight *weight, int row, int group, struct weight_group *out);
 
 /* The stored bytes that hold elements [row][col .. col + n), without the scales of a packed weight;
- * whole blocks. Not for synthetic weights. */
+ * whole blocks. n is 1 for a vector whose elements are in another order. Not for synthetic
+ * weights. */
 const uint8_t *weight_run(const struct weight *weight, int row, int col, int n, size_t *bytes);
 
-/* A hint that elements [row .. row + n_rows)[col .. col + n) will be read soon. Without it they are
+/* A hint that elements [row .. row + n_rows)[col .. col + n) will be read soon; of rows in another
+ * order, whole heads. Without it they are
  * read page by page as they are needed, because a file is mapped as one that is read in parts: a
  * rank's part of a row must not bring the other ranks' parts with it. */
 void weight_expect(const struct weight *weight, int row, int n_rows, int col, int n);

@@ -159,15 +159,16 @@ int checkpoint_check_unread(const struct checkpoint *ck, struct error *err)
     for (size_t i = 0; i < ck->n_tensors; i++) {
         if (is_known(ck, &names, &ck->tensors[i]) || n++ >= SHOWN) continue;
         size_t len = strlen(text);
-        snprintf(text + len, sizeof text - len, "%s%.80s", len ? ", " : "", ck->tensors[i].name);
+        const char *name = ck->tensors[i].shown ? ck->tensors[i].shown : ck->tensors[i].name;
+        snprintf(text + len, sizeof text - len, "%s%.80s", len ? ", " : "", name);
     }
     if (n > SHOWN) snprintf(more, sizeof more, " and %d more", n - SHOWN);
     if (n) {
         rc = error_set(err, ERR_UNSUPPORTED,
-                       "%s: the files have tensors that config.json does not announce, and without "
-                       "them the result might be another: %s%s; a model that is right without "
-                       "them has to be saved without them",
-                       ck->name, text, more);
+                       "%s: there are tensors that %s does not announce, and without them the "
+                       "result might be another: %s%s; a model that is right without them has to "
+                       "be saved without them",
+                       ck->name, checkpoint_config_words(ck), text, more);
     }
 out:
     free(names.sorted);

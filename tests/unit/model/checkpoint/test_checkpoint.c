@@ -509,21 +509,25 @@ START_TEST(folders_without_a_config_are_not_found)
               "nothing is downloaded, so if this is the name of a model on a hub");
     CHECK_ERR(checkpoint_open(&ck, SOURCE_DIR "/tests", &err), ERR_NOT_FOUND, "has no config.json");
     CHECK_ERR(checkpoint_open(&ck, GOLDEN "llama_untied/config.json", &err), ERR_FORMAT,
-              "is a file; name the folder");
+              "is a file, but no GGUF file; name such a file or the folder of a model");
     CHECK_ERR(checkpoint_open(&ck, "", &err), ERR_NOT_FOUND, "config.json");
     checkpoint_close(NULL);
 }
 END_TEST
 
-START_TEST(gguf_is_named)
+START_TEST(a_gguf_file_of_a_folder_is_named)
 {
     struct checkpoint *ck;
     char path[512];
     make_dir();
     write_file("x.gguf", "GGUF\3", 5, NULL, 0);
-    CHECK_ERR(open_dir(), ERR_UNSUPPORTED, "has x.gguf, but no config.json; GGUF is not read");
+    snprintf(path, sizeof path, "has no config.json, but a GGUF file; name that file: %s/x.gguf",
+             dir);
+    CHECK_ERR(open_dir(), ERR_NOT_FOUND, path);
     snprintf(path, sizeof path, "%s/x.gguf", dir);
-    CHECK_ERR(checkpoint_open(&ck, path, &err), ERR_UNSUPPORTED, "x.gguf is a GGUF file");
+    CHECK_ERR(checkpoint_open(&ck, path, &err), ERR_FORMAT, "x.gguf is cut short");
+    snprintf(path, sizeof path, "%s/y.gguf", dir);
+    CHECK_ERR(checkpoint_open(&ck, path, &err), ERR_NOT_FOUND, "there is no file");
     remove_dir();
 }
 END_TEST
@@ -646,7 +650,7 @@ int main(void)
     tcase_add_test(plain, models_differ_in_their_fingerprints);
     tcase_add_test(plain, every_dtype_reads_as_the_same_numbers);
     tcase_add_test(plain, folders_without_a_config_are_not_found);
-    tcase_add_test(plain, gguf_is_named);
+    tcase_add_test(plain, a_gguf_file_of_a_folder_is_named);
     tcase_add_test(plain, the_snapshot_of_a_cached_model_is_named);
     tcase_add_test(plain, wrong_tables_are_refused);
     tcase_add_test(plain, endless_headers_are_refused);

@@ -1,0 +1,46 @@
+/* The table of architectures. */
+#include "model/checkpoint/gguf/arch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct gguf_arch archs[] = {
+    {.id = GGUF_ARCH_LLAMA, .name = "llama", .is_paired = true},
+    {.id = GGUF_ARCH_MISTRAL, .name = "mistral", .is_paired = true},
+    {.id = GGUF_ARCH_MISTRAL3, .name = "mistral3", .is_paired = true},
+    {.id = GGUF_ARCH_QWEN2, .name = "qwen2"},
+    {.id = GGUF_ARCH_QWEN3, .name = "qwen3"},
+};
+enum { N_ARCHS = sizeof archs / sizeof *archs };
+
+static void list_names(char *text, size_t text_bytes)
+{
+    size_t len = 0;
+    for (int i = 0; i < N_ARCHS && len < text_bytes; i++) {
+        int n = snprintf(text + len, text_bytes - len, "%s%s", i ? ", " : "", archs[i].name);
+        len += (size_t)n;
+    }
+}
+
+int gguf_arch_find(const struct gguf_arch **arch, const struct gguf *gguf, struct error *err)
+{
+    static const char key[] = "general.architecture";
+    char list[256];
+    struct gguf_text name = {0};
+    int rc = gguf_read_text(gguf, key, &name, err);
+    if (rc) return rc;
+    if (!name.data) {
+        return error_set(err, ERR_FORMAT, "%s lacks \"%s\", so it is not a model",
+                         gguf_origin(gguf), key);
+    }
+    for (int i = 0; i < N_ARCHS; i++) {
+        if (strlen(archs[i].name) != name.len || memcmp(archs[i].name, name.data, name.len) != 0) {
+            continue;
+        }
+        *arch = &archs[i];
+        return 0;
+    }
+    list_names(list, sizeof list);
+    return error_set(err, ERR_UNSUPPORTED, "%s: \"%s\" = \"%.*s\" is not supported; these are: %s",
+                     gguf_origin(gguf), key, name.len < 60 ? (int)name.len : 60, name.data, list);
+}

@@ -1,0 +1,180 @@
+/* How positions rotate. Scaling of llama3's kind is a table of divisors in the file, rope_freqs,
+ * from which the numbers of config.json are found again. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "model/checkpoint/gguf/internal.h"
+
+/* A table of fp32 divisors, one for each pair of a head's elements. */
+struct divisors {
+    float of[HEAD_DIM_MAX / 2];
+    int n;
+};
+
+static int read_divisors(const struct gguf_writing *w, const char *name, int n,
+                         struct divisors *divisors, struct error *err)
+{
+    const struct gguf_tensor *tensor = gguf_find_tensor(w->gguf, name);
+    divisors->n = 0;
+    if (!tensor) return 0;
+    if (tensor->type != 0 || tensor->n_dims != 1 || tensor->dims[0] != (uint64_t)n ||
+        n > HEAD_DIM_MAX / 2) {
+        return error_set(err, ERR_FORMAT,
+                         "%s: the tensor %s has %llu elements, must have %d, of fp32",
+                         gguf_origin(w->gguf), name, (unsigned long long)tensor->dims[0], n);
+    }
+    memcpy(divisors->of, tensor->data, (size_t)n * sizeof *divisors->of);
+    divisors->n = n;
+    for (int i = 0; i < n; i++) {
+        float value = divisors->of[i];
+        if (value >= 1e-6f && value <= 1e9f) continue;
+        return error_set(err, ERR_FORMAT,
+                         "%s: element %d of the tensor %s is %g, which is no "
+                         "divisor of a frequency",
+                         gguf_origin(w->gguf), i, name, (double)value);
+    }
+    return 0;
+}
+
+/* The numbers with which llama3's kind of scaling has been used so far, but for its factor. */
+static const double low_freq_factor = 1, high_freq_factor = 4, original_length = 8192;
+
+/* The divisor of llama3's kind for frequency i of n. */
+static double llama3_divisor(double theta, double factor, int i, int n)
+{
+    double wavelength = 2 * 3.14159265358979323846 * pow(theta, (double)i / n);
+    if (wavelength < original_length / high_freq_factor) return 1;
+    if (wavelength > original_length / low_freq_factor) return factor;
+    double smooth =
+        (original_length / wavelength - low_freq_factor) / (high_freq_factor - low_freq_factor);
+    return 1 / ((1 - smooth) / factor + smooth);
+}
+
+static bool is_llama3(const struct divisors *divisors, double theta)
+{
+    double factor = (double)divisors->of[divisors->n - 1];
+    for (int i = 0; i < divisors->n; i++) {
+        double wanted = llama3_divisor(theta, factor, i, divisors->n);
+        if (fabs((double)divisors->of[i] - wanted) > 1e-4 * wanted) return false;
+    }
+    return true;
+}
+
+static int write_freqs(const struct gguf_writing *w, const struct divisors *divisors, double theta,
+                       json_t *scaling, struct error *err)
+{
+    int rc = 0;
+    if (!is_llama3(divisors, theta)) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%s: the divisors in rope_freqs.weight are not those of llama3's scaling "
+                         "with the factor %g, which is the last of them; others are not supported",
+                         gguf_origin(w->gguf), (double)divisors->of[divisors->n - 1]);
+    }
+    TRY(gguf_set(scaling, "rope_type", json_string("llama3"), err));
+    TRY(gguf_set(scaling, "factor", gguf_json_number((double)divisors->of[divisors->n - 1]), err));
+    TRY(gguf_set(scaling, "low_freq_factor", json_real(low_freq_factor), err));
+    TRY(gguf_set(scaling, "high_freq_factor", json_real(high_freq_factor), err));
+    TRY(gguf_set(scaling, "original_max_position_embeddings",
+                 json_integer((json_int_t)original_length), err));
+out:
+    return rc;
+}
+
+/* Numbers of rope.scaling that config.json has under `key`. */
+static int copy_number(const struct gguf_writing *w, const char *tail, json_t *scaling,
+                       const char *key, struct error *err)
+{
+    char own[GGUF_KEY_BYTES];
+    double value = 0;
+    gguf_arch_key(w, tail, own);
+    if (!gguf_has(w->gguf, own)) return 0;
+    int rc = gguf_read_number(w->gguf, own, &value, err);
+    return rc ? rc : gguf_set(scaling, key, gguf_json_number(value), err);
+}
+
+static int write_yarn(const struct gguf_writing *w, json_t *scaling, struct error *err)
+{
+    char key[GGUF_KEY_BYTES];
+    double extrapolation = 1;
+    int original = 0, rc = 0;
+    TRY(gguf_read_number(w->gguf, gguf_arch_key(w, "rope.scaling.yarn_ext_factor", key),
+                         &extrapolation, err));
+    if (extrapolation != 1) {
+        return error_set(err, ERR_UNSUPPORTED, "%s: \"%s\" = %g is not supported (1 is)",
+                         gguf_origin(w->gguf), key, extrapolation);
+    }
+    TRY(gguf_set(scaling, "rope_type", json_string("yarn"), err));
+    TRY(gguf_read_equal(w, "rope.scaling.original_context_length", 1, GGUF_INT_MOST, &original,
+                        err));
+    if (original) {
+        TRY(gguf_set(scaling, "original_max_position_embeddings", json_integer(original), err));
+    }
+    TRY(copy_number(w, "rope.scaling.factor", scaling, "factor", err));
+    TRY(copy_number(w, "rope.scaling.yarn_attn_factor", scaling, "attention_factor", err));
+    TRY(copy_number(w, "rope.scaling.yarn_beta_fast", scaling, "beta_fast", err));
+    TRY(copy_number(w, "rope.scaling.yarn_beta_slow", scaling, "beta_slow", err));
+    TRY(copy_number(w, "rope.scaling.yarn_log_multiplier", scaling, "mscale", err));
+    TRY(copy_number(w, "rope.scaling.yarn_log_multiplier", scaling, "mscale_all_dim", err));
+out:
+    return rc;
+}
+
+static int write_linear(const struct gguf_writing *w, const char *tail, json_t *scaling,
+                        struct error *err)
+{
+    int rc = gguf_set(scaling, "rope_type", json_string("linear"), err);
+    return rc ? rc : copy_number(w, tail, scaling, "factor", err);
+}
+
+static bool is_text(const struct gguf_text *text, const char *wanted)
+{
+    return text->len == strlen(wanted) && memcmp(text->data, wanted, text->len) == 0;
+}
+
+/* Fills `scaling`; it stays empty where nothing is scaled. */
+static int write_scaling(const struct gguf_writing *w, json_t *scaling, struct error *err)
+{
+    char key[GGUF_KEY_BYTES];
+    struct gguf_text type = {"none", 4};
+    double linear = 1;
+    int rc = 0;
+    TRY(gguf_read_number(w->gguf, gguf_arch_key(w, "rope.scale_linear", key), &linear, err));
+    TRY(gguf_read_text(w->gguf, gguf_arch_key(w, "rope.scaling.type", key), &type, err));
+    if (is_text(&type, "yarn")) return write_yarn(w, scaling, err);
+    if (is_text(&type, "linear")) return write_linear(w, "rope.scaling.factor", scaling, err);
+    if (!is_text(&type, "none")) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%s: \"%s\" = \"%.*s\" is not supported (none, linear and yarn are)",
+                         gguf_origin(w->gguf), key, type.len < 40 ? (int)type.len : 40, type.data);
+    }
+    if (linear != 1 && linear != 0) rc = write_linear(w, "rope.scale_linear", scaling, err);
+out:
+    return rc;
+}
+
+int gguf_write_rope(const struct gguf_writing *w, int head_dim, int max_positions,
+                    struct error *err)
+{
+    char key[GGUF_KEY_BYTES];
+    struct divisors divisors;
+    json_t *scaling = json_object();
+    double theta = 10000;
+    int n_rotated = head_dim, rc = gguf_set(w->root, "rope_scaling", scaling, err);
+    (void)max_positions;
+    if (rc) return rc;
+    TRY(gguf_read_number(w->gguf, gguf_arch_key(w, "rope.freq_base", key), &theta, err));
+    TRY(gguf_set(w->root, "rope_theta", gguf_json_number(theta), err));
+    TRY(gguf_read_equal(w, "rope.dimension_count", 1, GGUF_INT_MOST, &n_rotated, err));
+    if (n_rotated != head_dim) {
+        return error_set(err, ERR_UNSUPPORTED, "%s: \"%s\" = %d is not supported with heads of %d",
+                         gguf_origin(w->gguf), gguf_arch_key(w, "rope.dimension_count", key),
+                         n_rotated, head_dim);
+    }
+    TRY(write_scaling(w, scaling, err));
+    TRY(read_divisors(w, "rope_freqs.weight", head_dim / 2, &divisors, err));
+    if (divisors.n) TRY(write_freqs(w, &divisors, theta, scaling, err));
+out:
+    return rc;
+}
