@@ -10,6 +10,7 @@
  * the KV is bf16. Blocks are numbered as a pool gives them to one text (rising), or as if other
  * texts had the blocks in between (scattered). Attention, reading loop and register loop follow
  * each other in slices of the same round; a ratio is the median of the rounds (bench_util.h). */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,8 +59,9 @@ static double run_attention(void *arg)
     struct setup *w = arg;
     const struct attention_lane lane = {0, w->n_rows, w->n_positions - w->n_rows, w->blocks, NULL};
     const struct backend_step step = {.n = w->n_rows, .lanes = &lane, .n_lanes = 1};
+    const struct attention_rule rule = {.scale = 1.0f / sqrtf((float)w->shape.head_dim)};
     size_t layer = (size_t)bench_limits_next(&w->limits);
-    w->be->ops->attention(w->be, &w->shape, &step, 0, w->q,
+    w->be->ops->attention(w->be, &w->shape, &step, &rule, w->q,
                           w->kv + layer * (w->layer_bytes / sizeof *w->kv), w->out);
     return 1;
 }

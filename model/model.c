@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "model/numerics/numerics.h"
 #include "model/rope.h"
 #include "model/weights.h"
 
@@ -19,6 +20,7 @@ enum step_buffers {
     BUFFER_GATE_UP,
     BUFFER_HIDDEN,
     BUFFER_PARTS,
+    BUFFER_SQUARES,
     BUFFER_LOGITS,
     STEP_BUFFERS
 };
@@ -29,7 +31,8 @@ struct model {
     struct comm *comm;
     struct backend *be;
     struct shard shard;
-    struct rope rope;
+    struct rope ropes[ROPES_MAX];
+    int n_ropes;
     struct model_options options;
     struct model_weights weights;
     struct layer_weights *chosen; /* [n_layers] some of those of `like`; NULL: all, or own ones */
@@ -52,13 +55,15 @@ struct model {
     float *gate_up;     /* [2 F] */
     uint16_t *hidden;   /* [F] */
     float *parts;       /* [n_local] slices of [D] */
+    float *squares;     /* [n_local] slices of the sums of q and of k; NULL without such norms */
     float *logits;      /* [max_rows][n_local * vocab_slice] */
 
     struct attention_lane *lanes; /* [max_lanes]; this and the rest is host memory */
     struct attention_tree *trees; /* [max_lanes] of those lanes that have one */
     int32_t *tokens;              /* [max_tokens] */
     int *row_index;               /* [max_rows] */
-    float *cos, *sin;             /* [max_tokens][E / 2] */
+    float *cos, *sin;             /* [max_tokens][n_ropes][E / 2] */
+    float *query_scale;           /* [max_tokens]; NULL: q is not scaled */
     struct answer_item *items;    /* [max_rows * n_local] */
     int n_rows;
     int64_t collective_us;
@@ -86,10 +91,13 @@ static int open_step_buffers(struct model *m, struct error *err)
         [BUFFER_GATE_UP] = n * 2 * ffn * sizeof(float),
         [BUFFER_HIDDEN] = n * ffn * sizeof(uint16_t),
         [BUFFER_PARTS] = (size_t)m->shard.n_local * n * dim * sizeof(float),
+        [BUFFER_SQUARES] =
+            m->cfg->qk_norm_whole ? (size_t)m->shard.n_local * n * 2 * sizeof(float) : 0,
         [BUFFER_LOGITS] = rows * head_stride(m) * sizeof(float),
     };
     for (int i = 0; i < STEP_BUFFERS; i++) {
         m->buffers[i].bytes = bytes[i];
+        if (bytes[i] == 0) continue;
         TRY(backend_buffer(m->be, &m->buffers[i].data, bytes[i], err));
     }
     m->x = m->buffers[BUFFER_X].data;
@@ -100,6 +108,7 @@ static int open_step_buffers(struct model *m, struct error *err)
     m->gate_up = m->buffers[BUFFER_GATE_UP].data;
     m->hidden = m->buffers[BUFFER_HIDDEN].data;
     m->parts = m->buffers[BUFFER_PARTS].data;
+    m->squares = m->buffers[BUFFER_SQUARES].data;
     m->logits = m->buffers[BUFFER_LOGITS].data;
 out:
     return rc;
@@ -109,6 +118,7 @@ static int open_buffers(struct model *m, struct error *err)
 {
     int rc = 0;
     size_t n = (size_t)m->options.max_tokens;
+    size_t n_pairs = n * (size_t)m->n_ropes * (size_t)(m->cfg->head_dim / 2);
     TRY(open_step_buffers(m, err));
     m->kv_bytes = kv_layer_bytes(&m->attention);
     TRY(mem_array(&m->kv, (size_t)m->cfg->n_layers, sizeof *m->kv, err));
@@ -119,8 +129,9 @@ static int open_buffers(struct model *m, struct error *err)
     TRY(mem_array(&m->trees, (size_t)m->options.max_lanes, sizeof *m->trees, err));
     TRY(mem_array(&m->tokens, n, sizeof *m->tokens, err));
     TRY(mem_array(&m->row_index, (size_t)m->options.max_rows, sizeof *m->row_index, err));
-    TRY(mem_array(&m->cos, n * (size_t)m->rope.half, sizeof *m->cos, err));
-    TRY(mem_array(&m->sin, n * (size_t)m->rope.half, sizeof *m->sin, err));
+    TRY(mem_array(&m->cos, n_pairs, sizeof *m->cos, err));
+    TRY(mem_array(&m->sin, n_pairs, sizeof *m->sin, err));
+    if (m->cfg->query_period) TRY(mem_array(&m->query_scale, n, sizeof *m->query_scale, err));
     TRY(mem_array(&m->items, (size_t)m->options.max_rows * (size_t)m->shard.n_local,
                   sizeof *m->items, err));
 out:
@@ -143,6 +154,7 @@ static void close_buffers(struct model *m)
     free(m->row_index);
     free(m->cos);
     free(m->sin);
+    free(m->query_scale);
     free(m->items);
 }
 
@@ -162,6 +174,44 @@ static int check_head(const struct model *m, struct error *err)
                          o->n_vocab);
     }
     return 0;
+}
+
+static bool is_plain(const struct model_config *cfg)
+{
+    const struct layer_kind *kinds = cfg->layers.kinds;
+    bool is_plain = !cfg->qk_norm_whole && cfg->norms == NORMS_BEFORE && !cfg->query_period &&
+                    cfg->activation == ACTIVATION_SILU && cfg->embedding_scale == 0 &&
+                    cfg->logit_scale == 0 && cfg->logit_softcap == 0 &&
+                    cfg->ropes[0].rotary_dim == 0;
+    for (int i = 0; i < LAYER_KINDS_MAX; i++) {
+        const struct layer_kind plain = {.window = kinds[i].window};
+        is_plain = is_plain && memcmp(&kinds[i], &plain, sizeof plain) == 0;
+    }
+    return is_plain;
+}
+
+/* The model's tables of rotations, and whether this backend computes what the model needs. */
+static int check_config(struct model *m, struct error *err)
+{
+    const struct model_config *cfg = m->cfg;
+    int rc = 0;
+    m->n_ropes = config_n_ropes(cfg);
+    for (int i = 0; i < m->n_ropes; i++) {
+        TRY(rope_init(&m->ropes[i], &cfg->ropes[i], cfg->head_dim, err));
+    }
+    if (m->be->ops->is_plain && !is_plain(cfg)) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%s: --device %s does not compute models of the class %s yet; --device "
+                         "cpu does",
+                         checkpoint_name(m->ck), m->be->ops->name, cfg->architecture);
+    }
+    if (cfg->qk_norm_whole && cfg->n_kv_heads * cfg->head_dim % m->shard.n_slices) {
+        return error_set(
+            err, ERR_UNSUPPORTED, "%s: the k projection of width %d cannot be cut into %d slices",
+            checkpoint_name(m->ck), cfg->n_kv_heads * cfg->head_dim, m->shard.n_slices);
+    }
+out:
+    return rc;
 }
 
 /* The weights of options.like, or those of some of its layers. */
@@ -209,7 +259,7 @@ int model_open(struct model **model, const struct checkpoint *ck, struct comm *c
     if (options->head_ids) TRY(check_head(m, err));
     int n_head = options->head_ids ? options->n_head_ids : m->options.n_vocab;
     TRY(shard_init(&m->shard, m->cfg, n_head, comm->rank, comm->size, err));
-    TRY(rope_init(&m->rope, m->cfg, err));
+    TRY(check_config(m, err));
     m->attention = (struct attention_shape){m->shard.n_heads, m->shard.n_kv_heads, m->cfg->head_dim,
                                             options->n_kv_blocks};
     m->attention_dim = m->shard.n_heads * m->cfg->head_dim;
@@ -233,9 +283,22 @@ void model_close(struct model *model)
 {
     if (!model) return;
     if (!model->options.like) weights_close(&model->weights, model->be);
-    if (model->rope.half) close_buffers(model);
+    close_buffers(model);
     free(model->chosen);
     free(model);
+}
+
+/* What the row's position means for the rotations and the scale of q. */
+static void place_position(struct model *m, int row, int position)
+{
+    const struct model_config *cfg = m->cfg;
+    for (int i = 0; i < m->n_ropes; i++) {
+        size_t at = ((size_t)row * (size_t)m->n_ropes + (size_t)i) * (size_t)(cfg->head_dim / 2);
+        rope_position(&m->ropes[i], position, m->cos + at, m->sin + at);
+    }
+    if (!m->query_scale) return;
+    double whole = position / cfg->query_period;
+    m->query_scale[row] = (float)(1 + (double)cfg->query_beta * num_log(1 + whole));
 }
 
 /* Numbers the lanes' rows, one lane after the other; returns their number N. */
@@ -254,36 +317,40 @@ static int place_lanes(struct model *m, const struct forward_lane *lanes, int n_
                                               lane->tree ? &m->trees[i] : NULL};
         memcpy(m->tokens + n, lane->tokens, (size_t)lane->n_tokens * sizeof *m->tokens);
         for (int t = 0; t < lane->n_tokens; t++) {
-            size_t at = (size_t)(n + t) * (size_t)m->rope.half;
-            rope_position(&m->rope, attention_position(&m->lanes[i], t), m->cos + at, m->sin + at);
+            place_position(m, n + t, attention_position(&m->lanes[i], t));
         }
         n += lane->n_tokens;
     }
     return n;
 }
 
+static int sum_ranks(struct model *m, struct slice_sums *sums, int n, int dim, struct error *err)
+{
+    if (m->comm->size == 1) return 0;
+    int64_t start = clock_now_us();
+    int rc = m->be->ops->tree_sum(m->be, m->comm, sums, n, dim, err);
+    m->collective_us += clock_now_us() - start;
+    return rc;
+}
+
 /* A row-parallel matrix and what follows it: the sum over slices and ranks, in the order of the
- * fixed tree, is added to the residual stream, which is then normed for the next matrix unless
- * norm_weight is NULL. */
+ * fixed tree, is added to the residual stream, which is then normed for the next matrix. */
 struct row_parallel {
     const struct matrix *slices;
     const uint16_t *in;
     int in_stride;
-    const float *bias, *norm_weight;
+    const float *bias, *post_weight, *norm_weight;
+    float scale;
+    bool is_last; /* no matrix follows */
 };
 
 static int row_parallel(struct model *m, const struct row_parallel *r, int n, struct error *err)
 {
     const struct backend_ops *ops = m->be->ops;
     struct slice_sums sums = {.data = m->parts};
-    int dim = m->cfg->dim;
+    int dim = m->cfg->dim, rc = 0;
     ops->matmul_slices(m->be, r->slices, m->shard.n_local, r->in, (size_t)r->in_stride, n, &sums);
-    if (m->comm->size > 1) {
-        int64_t start = clock_now_us();
-        int rc = ops->tree_sum(m->be, m->comm, &sums, n, dim, err);
-        m->collective_us += clock_now_us() - start;
-        if (rc) return rc;
-    }
+    TRY(sum_ranks(m, &sums, n, dim, err));
     const struct residual_norm norm = {.x = m->x,
                                        .sums = &sums,
                                        .bias = r->bias,
@@ -291,31 +358,79 @@ static int row_parallel(struct model *m, const struct row_parallel *r, int n, st
                                        .eps = m->cfg->norm_eps,
                                        .n = n,
                                        .dim = dim,
-                                       .h = r->norm_weight ? m->h : NULL};
+                                       .h = r->is_last ? NULL : m->h,
+                                       .post_weight = r->post_weight,
+                                       .scale = r->scale};
     ops->residual_norm(m->be, &norm);
-    return 0;
+out:
+    return rc;
+}
+
+/* The sums of the squares of all of q and of k, over all ranks. */
+static int sum_squares(struct model *m, struct slice_sums *sums, int n, struct error *err)
+{
+    const struct shard *sh = &m->shard;
+    int e = m->cfg->head_dim, k_len = m->cfg->n_kv_heads * e / sh->n_slices;
+    const struct qk_squares args = {.qkv = m->qkv,
+                                    .n = n,
+                                    .n_slices = sh->n_local,
+                                    .q_len = sh->slice_head_cols,
+                                    .k_len = k_len,
+                                    .k_first = sh->first_slice * k_len - sh->first_kv_head * e};
+    m->be->ops->qk_squares(m->be, &m->attention, &args, sums);
+    return sum_ranks(m, sums, n, 2, err);
 }
 
 /* Computes the normed input of layer i + 1 from that of layer i, both in h. */
 static int forward_layer(struct model *m, int i, const struct backend_step *step, struct error *err)
 {
     const struct backend_ops *ops = m->be->ops;
+    const struct model_config *cfg = m->cfg;
     const struct layer_weights *w = &m->weights.layers[i];
-    bool is_last = i + 1 == m->cfg->n_layers;
+    const struct layer_kind *kind = config_layer(cfg, i);
+    bool is_last = i + 1 == cfg->n_layers, has_rope = kind->rope != ROPE_NONE;
     int n = step->n, rc = 0;
-    const struct attention_input input = {w->qkv_bias.data, w->q_norm.data, w->k_norm.data,
-                                          m->cfg->norm_eps};
-    const struct row_parallel o = {w->o, m->attended, m->attention_dim, w->o_bias.data,
-                                   w->ffn_norm.data};
-    const struct row_parallel down = {w->down, m->hidden, m->shard.ffn_dim, w->down_bias.data,
-                                      is_last ? NULL : w[1].attention_norm.data};
+    struct slice_sums squares = {.data = m->squares};
+    const struct attention_input input = {.qkv_bias = w->qkv_bias.data,
+                                          .q_norm = w->q_norm.data,
+                                          .k_norm = w->k_norm.data,
+                                          .norm_eps = cfg->norm_eps,
+                                          .squares = m->squares ? &squares : NULL,
+                                          .q_width = cfg->n_heads * cfg->head_dim,
+                                          .k_width = cfg->n_kv_heads * cfg->head_dim,
+                                          .rope = has_rope ? kind->rope : 0,
+                                          .rope_half = has_rope ? m->ropes[kind->rope].half : 0};
+    const struct attention_rule rule = {kind->window, config_attention_scale(cfg, kind),
+                                        kind->attention_softcap};
+    const struct row_parallel o = {.slices = w->o,
+                                   .in = m->attended,
+                                   .in_stride = m->attention_dim,
+                                   .bias = w->o_bias.data,
+                                   .post_weight = w->post_attention_norm.data,
+                                   .norm_weight = w->ffn_norm.data,
+                                   .scale = kind->residual_scale};
+    const struct gated_mlp mlp = {.matrix = &w->gate_up,
+                                  .bias = w->gate_up_bias.data,
+                                  .activation = cfg->activation,
+                                  .in = m->h,
+                                  .n = n,
+                                  .gate_up = m->gate_up,
+                                  .h = m->hidden};
+    const struct row_parallel down = {.slices = w->down,
+                                      .in = m->hidden,
+                                      .in_stride = m->shard.ffn_dim,
+                                      .bias = w->down_bias.data,
+                                      .post_weight = w->post_ffn_norm.data,
+                                      .norm_weight = is_last ? NULL : w[1].attention_norm.data,
+                                      .scale = kind->residual_scale,
+                                      .is_last = is_last};
 
-    ops->matmul(m->be, &w->qkv, m->h, (size_t)m->cfg->dim, m->qkv, (size_t)m->qkv_dim, n);
+    ops->matmul(m->be, &w->qkv, m->h, (size_t)cfg->dim, m->qkv, (size_t)m->qkv_dim, n);
+    if (m->squares) TRY(sum_squares(m, &squares, n, err));
     ops->attention_store(m->be, &m->attention, &input, step, m->qkv, m->q, m->kv[i]);
-    ops->attention(m->be, &m->attention, step, config_layer(m->cfg, i)->window, m->q, m->kv[i],
-                   m->attended);
+    ops->attention(m->be, &m->attention, step, &rule, m->q, m->kv[i], m->attended);
     TRY(row_parallel(m, &o, n, err));
-    ops->matmul_swiglu(m->be, &w->gate_up, w->gate_up_bias.data, m->h, n, m->gate_up, m->hidden);
+    ops->matmul_gated(m->be, &mlp);
     TRY(row_parallel(m, &down, n, err));
 out:
     return rc;
@@ -337,6 +452,10 @@ static int forward_step(struct model *m, const struct backend_step *step, struct
                           m->h);
         ops->matmul(m->be, &m->weights.head, m->h, (size_t)cfg->dim, m->logits, head_stride(m),
                     step->n_rows);
+        if (cfg->logit_scale != 0 || cfg->logit_softcap != 0) {
+            ops->adjust_logits(m->be, m->logits, head_stride(m), step->n_rows, cfg->logit_scale,
+                               cfg->logit_softcap);
+        }
     }
 out:
     return rc;
@@ -355,6 +474,7 @@ int model_forward(struct model *m, const struct forward_lane *lanes, int n_lanes
         m->row_index[r] = m->lanes[rows[r].lane].first_row + rows[r].index;
     }
     const struct backend_step step = {.embedding = &m->weights.embedding,
+                                      .embedding_scale = m->cfg->embedding_scale,
                                       .tokens = m->tokens,
                                       .n = n,
                                       .lanes = m->lanes,
@@ -362,6 +482,8 @@ int model_forward(struct model *m, const struct forward_lane *lanes, int n_lanes
                                       .shape = &m->attention,
                                       .cos = m->cos,
                                       .sin = m->sin,
+                                      .n_ropes = m->n_ropes,
+                                      .query_scale = m->query_scale,
                                       .rows = m->row_index,
                                       .n_rows = n_rows};
     TRY(m->be->ops->begin(m->be, &step, &replayed, err));

@@ -49,29 +49,34 @@ static double scale_yarn(double frequency, int i, int dim, const struct rope_con
     return frequency / cfg->factor * ramp + frequency * (1 - ramp);
 }
 
-int rope_init(struct rope *rope, const struct model_config *cfg, struct error *err)
+int rope_init(struct rope *rope, const struct rope_config *cfg, int head_dim, struct error *err)
 {
-    int dim = cfg->head_dim;
+    int dim = cfg->rotary_dim ? cfg->rotary_dim : head_dim;
     if (dim < 2 || dim % 2 || dim > HEAD_DIM_MAX) {
         return error_set(err, ERR_UNSUPPORTED,
-                         "a head width of %d is not supported (even, 2 to %d)", dim, HEAD_DIM_MAX);
+                         "rotating %d elements of a head is not supported (even, 2 to %d)", dim,
+                         HEAD_DIM_MAX);
     }
     rope->half = dim / 2;
     rope->attention_factor = 1.0f;
     for (int i = 0; i < rope->half; i++) {
-        double frequency = 1.0 / power(cfg->rope.theta, 2.0 * i / dim);
-        switch (cfg->rope.kind) {
+        double frequency = 1.0 / power(cfg->theta, 2.0 * i / dim);
+        switch (cfg->kind) {
         case ROPE_DEFAULT:
             break;
         case ROPE_LINEAR:
-            frequency /= cfg->rope.factor;
+            frequency /= cfg->factor;
             break;
         case ROPE_LLAMA3:
-            frequency = scale_llama3(frequency, &cfg->rope);
+            frequency = scale_llama3(frequency, cfg);
             break;
         case ROPE_YARN:
-            frequency = scale_yarn(frequency, i, dim, &cfg->rope);
-            rope->attention_factor = (float)cfg->rope.attention_factor;
+            frequency = scale_yarn(frequency, i, dim, cfg);
+            rope->attention_factor = (float)cfg->attention_factor;
+            break;
+        case ROPE_LONG:
+            frequency /= (double)cfg->divisors[i];
+            rope->attention_factor = (float)cfg->attention_factor;
             break;
         }
         rope->frequency[i] = (float)frequency;

@@ -8,13 +8,14 @@
 #include "model/checkpoint/config/config.h"
 
 struct rope {
-    int half; /* E / 2 */
+    int half; /* of the elements that rotate: E / 2 where all do */
     float frequency[HEAD_DIM_MAX / 2];
-    float attention_factor; /* multiplies cos and sin; 1 for all but yarn */
+    float attention_factor; /* multiplies cos and sin; 1 for most kinds */
 };
 
-/* Errors: ERR_UNSUPPORTED head_dim is odd or over HEAD_DIM_MAX. */
-int rope_init(struct rope *rope, const struct model_config *cfg, struct error *err);
+/* The table of one of the config's rotations. Errors: ERR_UNSUPPORTED the number of elements that
+ * rotate is odd or over HEAD_DIM_MAX. */
+int rope_init(struct rope *rope, const struct rope_config *cfg, int head_dim, struct error *err);
 
 /* cos[half], sin[half] of one position. */
 void rope_position(const struct rope *rope, int position, float *cos, float *sin);

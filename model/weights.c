@@ -105,6 +105,7 @@ out:
 struct vector_part {
     const char *tail; /* as in struct tensor_part */
     int n_all, first, n;
+    float offset; /* added to every element */
 };
 
 static void digest_vector(struct loader *ld, const struct weight *weight,
@@ -131,6 +132,9 @@ static int open_vector(struct loader *ld, struct vector *out, int layer,
         TRY(checkpoint_find(ld->ck, name, 1, parts[i].n_all, &weight, ld->err));
         digest_vector(ld, &weight, &parts[i], name);
         weight_read_f32(&weight, 0, parts[i].first, parts[i].n, host + at);
+        for (int k = 0; k < parts[i].n && parts[i].offset != 0; k++) {
+            host[at + k] += parts[i].offset;
+        }
         at += parts[i].n;
     }
     if (ld->is_witness) goto out;
@@ -140,6 +144,14 @@ static int open_vector(struct loader *ld, struct vector *out, int layer,
 out:
     free(host);
     return rc;
+}
+
+/* Elements first .. + n of a norm of n_all. */
+static int open_norm(struct loader *ld, struct vector *out, int layer, const char *tail, int n_all,
+                     int first, int n)
+{
+    const struct vector_part part = {tail, n_all, first, n, ld->cfg->norm_offset ? 1.0f : 0.0f};
+    return open_vector(ld, out, layer, &part, 1);
 }
 
 static int open_attention(struct loader *ld, struct layer_weights *layer, int i)
@@ -164,17 +176,19 @@ static int open_attention(struct loader *ld, struct layer_weights *layer, int i)
     TRY(open_matrix(ld, &layer->qkv, &qkv));
     if (cfg->qkv_bias) {
         const struct vector_part parts[] = {
-            {"self_attn.q_proj.bias", all_q, q_first, q_rows},
-            {"self_attn.k_proj.bias", all_kv, kv_first, kv_rows},
-            {"self_attn.v_proj.bias", all_kv, kv_first, kv_rows},
+            {"self_attn.q_proj.bias", all_q, q_first, q_rows, 0},
+            {"self_attn.k_proj.bias", all_kv, kv_first, kv_rows, 0},
+            {"self_attn.v_proj.bias", all_kv, kv_first, kv_rows, 0},
         };
         TRY(open_vector(ld, &layer->qkv_bias, i, parts, 3));
     }
     if (cfg->qk_norm) {
-        const struct vector_part q = {"self_attn.q_norm.weight", e, 0, e};
-        const struct vector_part k = {"self_attn.k_norm.weight", e, 0, e};
-        TRY(open_vector(ld, &layer->q_norm, i, &q, 1));
-        TRY(open_vector(ld, &layer->k_norm, i, &k, 1));
+        TRY(open_norm(ld, &layer->q_norm, i, "self_attn.q_norm.weight", e, 0, e));
+        TRY(open_norm(ld, &layer->k_norm, i, "self_attn.k_norm.weight", e, 0, e));
+    }
+    if (cfg->qk_norm_whole) {
+        TRY(open_norm(ld, &layer->q_norm, i, "self_attn.q_norm.weight", all_q, q_first, q_rows));
+        TRY(open_norm(ld, &layer->k_norm, i, "self_attn.k_norm.weight", all_kv, kv_first, kv_rows));
     }
     TRY(mem_array(&layer->o, (size_t)sh->n_local, sizeof *layer->o, ld->err));
     for (int s = 0; s < sh->n_local; s++) {
@@ -189,7 +203,7 @@ static int open_attention(struct loader *ld, struct layer_weights *layer, int i)
         TRY(open_matrix(ld, &layer->o[s], &o));
     }
     if (cfg->o_bias) {
-        const struct vector_part bias = {"self_attn.o_proj.bias", cfg->dim, 0, cfg->dim};
+        const struct vector_part bias = {"self_attn.o_proj.bias", cfg->dim, 0, cfg->dim, 0};
         TRY(open_vector(ld, &layer->o_bias, i, &bias, 1));
     }
 out:
@@ -224,10 +238,10 @@ static int open_ffn(struct loader *ld, struct layer_weights *layer, int i)
     }
     if (cfg->mlp_bias) {
         const struct vector_part up[] = {
-            {"mlp.gate_proj.bias", cfg->ffn_dim, sh->first_ffn, sh->ffn_dim},
-            {"mlp.up_proj.bias", cfg->ffn_dim, sh->first_ffn, sh->ffn_dim},
+            {"mlp.gate_proj.bias", cfg->ffn_dim, sh->first_ffn, sh->ffn_dim, 0},
+            {"mlp.up_proj.bias", cfg->ffn_dim, sh->first_ffn, sh->ffn_dim, 0},
         };
-        const struct vector_part down = {"mlp.down_proj.bias", cfg->dim, 0, cfg->dim};
+        const struct vector_part down = {"mlp.down_proj.bias", cfg->dim, 0, cfg->dim, 0};
         TRY(open_vector(ld, &layer->gate_up_bias, i, up, 2));
         TRY(open_vector(ld, &layer->down_bias, i, &down, 1));
     }
@@ -237,11 +251,18 @@ out:
 
 static int open_layer(struct loader *ld, struct layer_weights *layer, int i)
 {
+    const struct norm_names *names = layout_norm_names(ld->cfg);
+    const struct {
+        const char *name;
+        struct vector *norm;
+    } norms[] = {{names->attention, &layer->attention_norm},
+                 {names->post_attention, &layer->post_attention_norm},
+                 {names->ffn, &layer->ffn_norm},
+                 {names->post_ffn, &layer->post_ffn_norm}};
     int dim = ld->cfg->dim, rc = 0;
-    const struct vector_part attention_norm = {"input_layernorm.weight", dim, 0, dim};
-    const struct vector_part ffn_norm = {"post_attention_layernorm.weight", dim, 0, dim};
-    TRY(open_vector(ld, &layer->attention_norm, i, &attention_norm, 1));
-    TRY(open_vector(ld, &layer->ffn_norm, i, &ffn_norm, 1));
+    for (size_t k = 0; k < sizeof norms / sizeof *norms; k++) {
+        if (norms[k].name) TRY(open_norm(ld, norms[k].norm, i, norms[k].name, dim, 0, dim));
+    }
     TRY(open_attention(ld, layer, i));
     TRY(open_ffn(ld, layer, i));
 out:
@@ -310,8 +331,8 @@ out:
 
 static int open_final_norm(struct loader *ld)
 {
-    const struct vector_part norm = {"model.norm.weight", ld->cfg->dim, 0, ld->cfg->dim};
-    return open_vector(ld, &ld->w->final_norm, -1, &norm, 1);
+    int dim = ld->cfg->dim;
+    return open_norm(ld, &ld->w->final_norm, -1, "model.norm.weight", dim, 0, dim);
 }
 
 /* Reads what another rank reads, for the digests alone. A head that shares the
@@ -409,8 +430,11 @@ static void close_slices(struct backend *be, struct matrix *slices, int n)
 static void close_layer(struct backend *be, struct layer_weights *layer, int n_local)
 {
     struct vector *const vectors[] = {
-        &layer->attention_norm, &layer->ffn_norm, &layer->qkv_bias,     &layer->q_norm,
-        &layer->k_norm,         &layer->o_bias,   &layer->gate_up_bias, &layer->down_bias,
+        &layer->attention_norm, &layer->post_attention_norm,
+        &layer->ffn_norm,       &layer->post_ffn_norm,
+        &layer->qkv_bias,       &layer->q_norm,
+        &layer->k_norm,         &layer->o_bias,
+        &layer->gate_up_bias,   &layer->down_bias,
     };
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
         close_vector(be, vectors[i]);

@@ -15,16 +15,17 @@ struct vector {
 };
 
 struct layer_weights {
-    struct vector attention_norm, ffn_norm; /* [D] */
-    struct matrix qkv;                      /* D -> (H + 2K) E */
-    struct vector qkv_bias;                 /* [(H + 2K) E] */
-    struct vector q_norm, k_norm;           /* [E] */
-    struct matrix *o;                       /* [n_local] slice: H/S E -> D */
-    struct vector o_bias;                   /* [D]; added once, after the sum over ranks */
-    struct matrix gate_up;                  /* D -> 2 F */
-    struct vector gate_up_bias;             /* [2 F] */
-    struct matrix *down;                    /* [n_local] slice: F/S -> D */
-    struct vector down_bias;                /* [D] */
+    struct vector attention_norm, ffn_norm;           /* [D] before attention, before the MLP */
+    struct vector post_attention_norm, post_ffn_norm; /* [D] of what these add */
+    struct matrix qkv;                                /* D -> (H + 2K) E */
+    struct vector qkv_bias;                           /* [(H + 2K) E] */
+    struct vector q_norm, k_norm; /* [E]; [H E] and [K E] where they norm all heads */
+    struct matrix *o;             /* [n_local] slice: H/S E -> D */
+    struct vector o_bias;         /* [D]; added once, after the sum over ranks */
+    struct matrix gate_up;        /* D -> 2 F */
+    struct vector gate_up_bias;   /* [2 F] */
+    struct matrix *down;          /* [n_local] slice: F/S -> D */
+    struct vector down_bias;      /* [D] */
 };
 
 struct model_weights {

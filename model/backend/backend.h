@@ -67,7 +67,7 @@ static inline int matrix_part_row(const struct matrix_part *part, int column)
 struct matrix_source {
     int n_in;
     int n_parts;
-    bool is_gate_up; /* two parts with the same number of rows, which matmul_swiglu multiplies */
+    bool is_gate_up; /* two parts with the same number of rows, which matmul_gated multiplies */
     struct matrix_part parts[MATRIX_PARTS_MAX];
     /* [n_parts] To each is added the digest of what is read of the part, whose units are rows of
      * n_in elements (model/checkpoint/digest.h). NULL: not wanted. */
@@ -110,17 +110,51 @@ struct backend_step {
     const struct attention_lane *lanes;
     int n_lanes;
     const struct attention_shape *shape;
-    const float *cos, *sin; /* [n][E / 2] of the rows' positions */
+    const float *cos, *sin; /* [n][n_ropes][E / 2] of the rows' positions, by each table */
     const int *rows;        /* [n_rows] the rows whose logits are wanted */
     int n_rows;
+    int n_ropes;              /* >= 1 */
+    float embedding_scale;    /* of the embedding's rows; 0: none */
+    const float *query_scale; /* [n] what q is multiplied with after the rotation; NULL: nothing */
 };
 
 /* The parameters of the operations between the raw projections and attention. A NULL pointer leaves
  * its step out. */
 struct attention_input {
     const float *qkv_bias;        /* [(H + 2K) E] */
-    const float *q_norm, *k_norm; /* [E] */
+    const float *q_norm, *k_norm; /* [E]; with squares [H E] and [K E] */
     float norm_eps;
+    /* [N][2] the sums of the squares of all of q, q_width elements, and of all of k; NULL: the
+     * norms are of each head alone. */
+    const struct slice_sums *squares;
+    int q_width, k_width; /* over all ranks */
+    int rope;             /* which of the step's tables rotates */
+    int rope_half;        /* pairs (i, i + rope_half) rotate, i < rope_half; 0: nothing does */
+};
+
+/* The buffers of qk_squares. Slice i of this rank's n_slices has columns i * q_len and on of q, and
+ * k_first + i * k_len and on of k; qkv is without biases. */
+struct qk_squares {
+    const float *qkv; /* [N][(H + 2K) E] */
+    int n, n_slices, q_len, k_len, k_first;
+};
+
+/* How the scores of a layer become weights. */
+struct attention_rule {
+    int window;    /* 0: none */
+    float scale;   /* of the scores */
+    float softcap; /* c: a scaled score s becomes c tanh(s / c); 0: it stays */
+};
+
+/* A matrix of gate and up, and what follows it. */
+struct gated_mlp {
+    const struct matrix *matrix;
+    const float *bias; /* [2 F]; NULL: none */
+    enum activation activation;
+    const uint16_t *in; /* [N][D] */
+    int n;
+    float *gate_up; /* [N][2 F] scratch */
+    uint16_t *h;    /* [N][F] */
 };
 
 /* Sums of a row-parallel matrix that the fixed tree has not added yet: part i is at data + i *
@@ -140,7 +174,9 @@ struct residual_norm {
     const float *weight; /* [D] of the norm */
     float eps;
     int n, dim;
-    uint16_t *h; /* [N][D]; NULL: no norm */
+    uint16_t *h;              /* [N][D]; NULL: no norm */
+    const float *post_weight; /* [D] of the norm of what is added; NULL: it is added as it is */
+    float scale;              /* of what is added; 0: none */
 };
 
 struct backend;
@@ -151,6 +187,9 @@ struct backend_ops {
     const char *arithmetic; /* "cpu-bf16", "cpu-int8" */
     enum weight_form form;  /* stored weights that it uses as they are; bf16 on a GPU */
     bool is_host;           /* its memory is host memory */
+    /* It has only what Llama, Mistral and Qwen need: of the arguments that are zero or NULL with
+     * these, it knows no other value. */
+    bool is_plain;
     /* The instruction set that its kernels are made for: "avx512", "sm90", ... */
     const char *(*kernels)(const struct backend *be);
 
@@ -184,9 +223,10 @@ struct backend_ops {
      * in a replayed one. */
     int (*end)(struct backend *be, bool *again, struct error *err);
 
-    /* x[N][D] = embedding rows of the step's tokens, exact. */
+    /* x[N][D] = embedding rows of the step's tokens, exact, times the step's scale. */
     void (*embed)(struct backend *be, const struct backend_step *step, float *x);
-    /* h[N][D] = bf16(rmsnorm(x) * weight); relative error < 2^-8 (the bf16 rounding). */
+    /* h[N][D] = bf16(rmsnorm(x) * weight); relative error < 2^-8 (the bf16 rounding). Without a
+     * weight there is no norm: h = bf16(x). */
     void (*rmsnorm)(struct backend *be, const float *x, const float *weight, float eps, int n,
                     int dim, uint16_t *h);
     /* As rmsnorm, for the step's wanted rows of x alone: h[n_rows][D]. */
@@ -199,10 +239,13 @@ struct backend_ops {
      * [N][D]; stride and n_parts are set here. */
     void (*matmul_slices)(struct backend *be, const struct matrix *slices, int n_slices,
                           const uint16_t *in, size_t in_stride, int n, struct slice_sums *sums);
-    /* h[N][F] = bf16(silu(gate + gate_bias) * (up + up_bias)) with gate and up = in[N][D] * m;
-     * bias [2 F] or NULL; gate_up [N][2 F] is scratch. */
-    void (*matmul_swiglu)(struct backend *be, const struct matrix *m, const float *bias,
-                          const uint16_t *in, int n, float *gate_up, uint16_t *h);
+    /* h[N][F] = bf16(a(gate + gate_bias) * (up + up_bias)) with gate and up = in[N][D] * matrix and
+     * a the activation. */
+    void (*matmul_gated)(struct backend *be, const struct gated_mlp *args);
+    /* The squares of q and of k summed over each slice's columns: sums->data has room for n_slices
+     * [N][2]; stride and n_parts are set here. */
+    void (*qk_squares)(struct backend *be, const struct attention_shape *shape,
+                       const struct qk_squares *args, struct slice_sums *sums);
     /* Bias, q/k norm and rope on qkv[N][(H + 2K) E]; then q goes to q[N][H E] as bf16, k and v to
      * the KV blocks of layer `kv`, in every path of a tree that holds the row. The committed
      * positions of the block where a tree begins are copied to its further paths. */
@@ -210,19 +253,24 @@ struct backend_ops {
                             const struct attention_input *input, const struct backend_step *step,
                             float *qkv, uint16_t *q, uint16_t *kv);
     /* out[N][H E] = attention of q over the KV of each lane, causal; relative error about 2^-8.
-     * Through a window (0: none) a row sees no more positions than that, its own the last, and
+     * Through a window a row sees no more positions than that, its own the last, and
      * blocks of which no row of the lane sees a position are not read: their entries in its tables
      * may be anything. */
     void (*attention)(struct backend *be, const struct attention_shape *shape,
-                      const struct backend_step *step, int window, const uint16_t *q,
-                      const uint16_t *kv, uint16_t *out);
+                      const struct backend_step *step, const struct attention_rule *rule,
+                      const uint16_t *q, const uint16_t *kv, uint16_t *out);
     /* Adds the sums of all ranks by the fixed tree: n_parts becomes 1, and every rank has the same
      * bits. Errors: ERR_UNAVAILABLE a rank is gone. */
     int (*tree_sum)(struct backend *be, struct comm *comm, struct slice_sums *sums, int n, int dim,
                     struct error *err);
-    /* x[N][D] += the tree's sum of sums, plus bias where there is one; then, unless h is NULL, h =
-     * rmsnorm of x. */
+    /* y = the tree's sum of sums, plus bias where there is one; y = rmsnorm(y) * post_weight where
+     * there is one; x[N][D] += y * scale. Then, unless h is NULL, h = rmsnorm of x, or bf16(x)
+     * without a weight. */
     void (*residual_norm)(struct backend *be, const struct residual_norm *args);
+    /* logits[n][stride] *= scale, unless it is 0; then each is c tanh(logit / c) with c = softcap,
+     * unless it is 0. */
+    void (*adjust_logits)(struct backend *be, float *logits, size_t stride, int n, float scale,
+                          float softcap);
     /* Answers wishes on slices of the last step's logits (model/logits/row.h): out[n_items], with
      * arrays from arena. Where an item has no answer, the code of its row says why, and the others
      * are answered. Errors: ERR_UNAVAILABLE the device is lost. */

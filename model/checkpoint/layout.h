@@ -29,6 +29,12 @@ struct tensor_spec {
     int n_rows, n_cols;
 };
 
+/* The names of a layer's norms after the layer's own; NULL: it has none there. */
+struct norm_names {
+    const char *attention, *post_attention, *ffn, *post_ffn;
+};
+const struct norm_names *layout_norm_names(const struct model_config *cfg);
+
 /* Lists what the config asks for. The caller frees *layout. Errors: ERR_NO_MEMORY. */
 int checkpoint_layout(const struct model_config *cfg, struct tensor_spec **layout, size_t *n,
                       struct error *err);

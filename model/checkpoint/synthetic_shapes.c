@@ -83,7 +83,7 @@ static void config_of(const struct shape *shape, struct model_config *cfg)
         .vocab_size = shape->vocab_size,
         .max_positions = shape->max_positions,
         .norm_eps = shape->norm_eps,
-        .rope = rope_of(shape),
+        .ropes = {rope_of(shape)},
         .tied_embeddings = shape->tied_embeddings,
         .qkv_bias = family->qkv_bias,
         .qk_norm = family->qk_norm,

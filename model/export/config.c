@@ -61,10 +61,12 @@ static const char *value_text(char text[NUMBER_BYTES], const struct config_field
         return real(text, *(const double *)value);
     case CONFIG_TEXT:
     case CONFIG_IDS:
+    case CONFIG_FLOATS:
+    case CONFIG_ROPE:
     case CONFIG_LAYERS:
         break;
     }
-    assert(false); /* texts, ids and layers are written by hand */
+    assert(false); /* these are written by hand */
     return "";
 }
 
@@ -78,7 +80,7 @@ static void write_fields(FILE *out, const struct model_config *cfg, enum config_
     for (; n > 0; n--, field++) {
         char text[NUMBER_BYTES];
         if (field->place != place) continue;
-        if (is_in_rope && !(field->kinds >> cfg->rope.kind & 1)) continue;
+        if (is_in_rope && !(field->kinds >> cfg->ropes[0].kind & 1)) continue;
         if (place == CONFIG_IN_FAMILY && !family_has_key(family, field->key)) continue;
         const char *value = value_text(text, field, cfg);
         if (field->left_out && strcmp(value, field->left_out) == 0) continue;
@@ -106,12 +108,12 @@ static void write_ids(FILE *out, const struct model_config *cfg)
 static void write_rope(FILE *out, const struct model_config *cfg)
 {
     write_fields(out, cfg, CONFIG_BESIDE_ROPE);
-    if (cfg->rope.kind == ROPE_DEFAULT) {
+    if (cfg->ropes[0].kind == ROPE_DEFAULT) {
         fprintf(out, "  \"rope_scaling\": null,\n");
         return;
     }
     fprintf(out, "  \"rope_scaling\": {\n    \"rope_type\": \"%s\"",
-            config_rope_kind_name(cfg->rope.kind));
+            config_rope_kind_name(cfg->ropes[0].kind));
     write_fields(out, cfg, CONFIG_IN_ROPE);
     fprintf(out, "\n  },\n");
 }

@@ -40,6 +40,16 @@ float num_exp(float x)
     return y * power_of_two(half) * power_of_two(whole - half);
 }
 
+float num_tanh(float x)
+{
+    return 1.0f - 2.0f / (1.0f + num_exp(2.0f * x));
+}
+
+float num_gelu_tanh(float x)
+{
+    return x / (1.0f + num_exp(GELU_SLOPE * (x + GELU_CUBE * (x * x * x))));
+}
+
 double num_log(double x)
 {
     uint64_t bits;

@@ -57,6 +57,16 @@ float num_half_to_float(uint16_t x);
 /* exp(x), relative error < 2e-7; 0 below -87.33, +inf above 88.72; NaN for NaN. */
 float num_exp(float x);
 
+/* tanh(x) = 1 - 2 / (1 + exp(2x)), absolute error < 2e-7; NaN for NaN. */
+float num_tanh(float x);
+
+/* x times the sigmoid of 2u with u = sqrt(2 / pi) (x + 0.044715 x^3), which is GELU with tanh in
+ * place of erf, because the sigmoid of 2u is (1 + tanh u) / 2. Relative error < 1e-6 where the
+ * result is normal. */
+#define GELU_CUBE  0.044715f
+#define GELU_SLOPE (-1.5957691216f) /* -2 sqrt(2 / pi) */
+float num_gelu_tanh(float x);
+
 /* Natural logarithm of x > 0 in double, relative error < 1e-15 * 4. x = 0 gives -inf. */
 double num_log(double x);
 

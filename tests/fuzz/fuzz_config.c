@@ -26,7 +26,8 @@ static void check(const struct model_config *cfg)
     for (int i = 0; i < cfg->n_layers; i++) {
         demand(config_layer(cfg, i)->window >= 0);
     }
-    demand(cfg->rope.theta > 1 && cfg->rope.factor > 0 && cfg->rope.attention_factor > 0);
+    demand(cfg->ropes[0].theta > 1 && cfg->ropes[0].factor > 0 &&
+           cfg->ropes[0].attention_factor > 0);
     demand(cfg->norm_eps > 0 && cfg->ends.n <= END_IDS_MAX && cfg->bos_id < cfg->vocab_size);
     for (int i = 0; i < cfg->ends.n; i++) {
         demand(cfg->ends.ids[i] >= 0 && cfg->ends.ids[i] < cfg->vocab_size);

@@ -83,9 +83,21 @@ static inline void world_open(struct world *w, struct rig *rig, struct attention
     w->embedding.n_rows = 1;
     w->embedding.n_cols = 16;
     w->embedding.data = reinterpret_cast<const uint8_t *>(w->embedding_row);
+    w->input.norm_eps = 1e-6f;
+    w->input.rope_half = shape.head_dim / 2;
+    w->device_input = w->input;
     if (!has_extras) return;
-    w->input = {w->bias, w->norms, w->norms + shape.head_dim, 1e-6f};
-    w->device_input = {w->device_bias, w->device_norms, w->device_norms + shape.head_dim, 1e-6f};
+    w->input.qkv_bias = w->bias;
+    w->input.q_norm = w->norms;
+    w->input.k_norm = w->norms + shape.head_dim;
+    w->device_input.qkv_bias = w->device_bias;
+    w->device_input.q_norm = w->device_norms;
+    w->device_input.k_norm = w->device_norms + shape.head_dim;
+}
+
+static inline struct attention_rule world_rule(const struct world *w)
+{
+    return {w->window, 1.0f / sqrtf(static_cast<float>(w->shape.head_dim)), 0};
 }
 
 static inline void world_close(struct world *w, struct rig *rig)
@@ -173,8 +185,8 @@ static inline void world_step_open(struct world_step *s, const struct world *w,
             }
         }
     }
-    s->step = {&w->embedding, s->tokens, row,    s->lanes, n_pieces,
-               &w->shape,     s->cos,    s->sin, NULL,     0};
+    s->step = {&w->embedding, s->tokens, row, s->lanes, n_pieces, &w->shape, s->cos,
+               s->sin,        NULL,      0,   1,        0,        NULL};
 }
 
 static inline void world_step_close(struct world_step *s)
@@ -207,10 +219,11 @@ static inline void run_on_cuda(struct rig *rig, const struct world *w, const str
     uint16_t *q = static_cast<uint16_t *>(device_open(rig, NULL, q_bytes));
     uint16_t *attended = static_cast<uint16_t *>(device_open(rig, NULL, q_bytes));
     ops->upload(rig->cuda, qkv, s->qkv, times(n, w->qkv_dim) * sizeof(float));
+    const struct attention_rule rule = world_rule(w);
     rig_begin(rig, &s->step);
     force(rig, forced);
     ops->attention_store(rig->cuda, &w->shape, &w->device_input, &s->step, qkv, q, c->kv);
-    if (out) ops->attention(rig->cuda, &w->shape, &s->step, w->window, q, c->kv, attended);
+    if (out) ops->attention(rig->cuda, &w->shape, &s->step, &rule, q, c->kv, attended);
     rig_end(rig);
     backend_cuda_of(rig->cuda)->n_sms = n_sms;
     if (out) device_read(rig, out, attended, times(n, w->q_dim) * sizeof *out);
@@ -230,9 +243,10 @@ static inline void feed(struct rig *rig, const struct world *w, struct cache *c,
         run_on_cuda(rig, w, &s, c, forced, out);
     } else {
         const struct backend_ops *ops = rig->cpu->ops;
+        const struct attention_rule rule = world_rule(w);
         uint16_t *q = static_cast<uint16_t *>(malloc(times(s.step.n, w->q_dim) * sizeof *q));
         ops->attention_store(rig->cpu, &w->shape, &w->input, &s.step, s.qkv, q, c->kv);
-        if (out) ops->attention(rig->cpu, &w->shape, &s.step, w->window, q, c->kv, out);
+        if (out) ops->attention(rig->cpu, &w->shape, &s.step, &rule, q, c->kv, out);
         free(q);
     }
     world_step_close(&s);

@@ -199,6 +199,7 @@ static void run_recorded(struct recorder *r, const struct world *w, const struct
     const struct backend_ops *ops = r->rig.cuda->ops;
     struct error err = {};
     bool replayed = false, again = true;
+    const struct attention_rule rule = world_rule(w);
     ops->upload(r->rig.cuda, r->qkv, s->qkv, times(s->step.n, w->qkv_dim) * sizeof(float));
     MUST(ops->begin(r->rig.cuda, &s->step, &replayed, &err), err);
     while (again) {
@@ -206,7 +207,7 @@ static void run_recorded(struct recorder *r, const struct world *w, const struct
             ops->attention_store(r->rig.cuda, &w->shape, &w->device_input, &s->step, r->qkv, r->q,
                                  c->kv);
             if (r->spoils) cudaStreamSynchronize(backend_cuda_of(r->rig.cuda)->stream);
-            ops->attention(r->rig.cuda, &w->shape, &s->step, w->window, r->q, c->kv, r->out);
+            ops->attention(r->rig.cuda, &w->shape, &s->step, &rule, r->q, c->kv, r->out);
         }
         MUST(ops->end(r->rig.cuda, &again, &err), err);
         r->n_again += again;

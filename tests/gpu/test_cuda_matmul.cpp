@@ -110,8 +110,9 @@ static void swiglu_is_the_formula(struct rig *rig, int n_in, int n_ffn, int n, b
     float *scratch = device_floats(rig, NULL, 2 * n_h);
     multiply(rig, &m[0], in, n_in, n, gate);
     multiply(rig, &m[1], in, n_in, n, up);
-    rig->cuda->ops->matmul_swiglu(rig->cuda, &m[2], has_bias ? device_bias : NULL, device_in, n,
-                                  scratch, device_h);
+    const struct gated_mlp mlp = {
+        &m[2], has_bias ? device_bias : NULL, ACTIVATION_SILU, device_in, n, scratch, device_h};
+    rig->cuda->ops->matmul_gated(rig->cuda, &mlp);
     device_read(rig, h, device_h, (n_h + 1) / 2 * 4);
     for (size_t i = 0; i < area(n, n_ffn); i++) {
         size_t j = i % static_cast<size_t>(n_ffn);

@@ -53,6 +53,7 @@ static void plain_step_open(struct plain_step *s, struct rig *rig, int n, int di
     s->step.n_lanes = 1;
     s->step.shape = &s->shape;
     s->step.cos = s->step.sin = s->zeros;
+    s->step.n_ropes = 1;
     s->step.rows = wanted;
     s->step.n_rows = n_wanted;
 }
@@ -107,7 +108,7 @@ static void residual_on_cuda(struct rig *rig, const struct residual_case *c, flo
                                c->parts + static_cast<size_t>(i) * rows, rows * sizeof *x);
     }
     const struct residual_norm args = {x,    &sums,  c->has_bias ? bias : NULL, weight, 1e-5f,
-                                       c->n, c->dim, c->has_norm ? h : NULL};
+                                       c->n, c->dim, c->has_norm ? h : NULL,    NULL,   0};
     rig->cuda->ops->residual_norm(rig->cuda, &args);
     device_read(rig, x_out, x, rows * sizeof *x);
     device_read(rig, h_out, h, rows * sizeof *h);
@@ -158,7 +159,7 @@ static void residual_is_the_tree_and_its_norm(struct rig *rig, int n, int dim, i
     tree_add(parts, rows, n_parts);
     struct slice_sums sums = {parts, rows, 1};
     const struct residual_norm args = {x, &sums, has_bias ? bias : NULL, weight, 1e-5f,
-                                       n, dim,   has_norm ? h : NULL};
+                                       n, dim,   has_norm ? h : NULL,    NULL,   0};
     rig->cpu->ops->residual_norm(rig->cpu, &args);
     expect_equal(rig, got_x, x, rows, "residual stream");
     expect_normed(rig, got_h, h, rows, "normed residual");

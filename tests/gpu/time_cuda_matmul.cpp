@@ -74,7 +74,8 @@ static void launch_one(struct timed *t, int i, int n)
     size_t width = static_cast<size_t>(shape->n_in) * static_cast<size_t>(shape->n_slices);
     struct slice_sums sums = {t->out, 0, 0};
     if (shape->is_gate_up) {
-        be->ops->matmul_swiglu(be, m, NULL, t->in, n, NULL, t->h);
+        const struct gated_mlp mlp = {m, NULL, ACTIVATION_SILU, t->in, n, NULL, t->h};
+        be->ops->matmul_gated(be, &mlp);
     } else if (shape->n_slices > 1) {
         be->ops->matmul_slices(be, m, shape->n_slices, t->in, width, n, &sums);
     } else {

@@ -30,9 +30,11 @@ struct attend_job {
     const struct backend_step *step;
     const uint16_t *q, *kv;
     uint16_t *out;
-    float scale;
-    int window;    /* 0: none */
-    int n_queries; /* of a tile, at most */
+    float scale;     /* of the scores, or of those that softcap has made */
+    float softcap;   /* 0: none */
+    float cap_scale; /* of the scores before it, over softcap */
+    int window;      /* 0: none */
+    int n_queries;   /* of a tile, at most */
     int n_tiles;
     bool is_shared; /* members help each other */
 };
@@ -154,6 +156,10 @@ static void score_span(const struct attend_job *job, const struct span *span,
                                  (size_t)head_dim, span->n_queries};
     job->cpu->kernels->scores(&q, &k, head_dim, scores, ATTENTION_PARTITION);
     for (int i = 0; i < span->n_queries; i++) {
+        if (job->softcap != 0) {
+            job->cpu->kernels->softcap(scores + i * ATTENTION_PARTITION, n_padded, job->cap_scale,
+                                       job->softcap);
+        }
         hide(scores + i * ATTENTION_PARTITION, 0, span->n_hidden);
         hide(scores + i * ATTENTION_PARTITION, span->n, n_padded);
     }
@@ -490,8 +496,8 @@ static void choose_tiles(struct attend_job *job, int n_members)
 }
 
 void cpu_attention(struct backend *be, const struct attention_shape *shape,
-                   const struct backend_step *step, int window, const uint16_t *q,
-                   const uint16_t *kv, uint16_t *out)
+                   const struct backend_step *step, const struct attention_rule *rule,
+                   const uint16_t *q, const uint16_t *kv, uint16_t *out)
 {
     struct backend_cpu *cpu = backend_cpu_of(be);
     assert(shape->head_dim <= HEAD_DIM_MAX);
@@ -501,8 +507,13 @@ void cpu_attention(struct backend *be, const struct attention_shape *shape,
                              .q = q,
                              .kv = kv,
                              .out = out,
-                             .scale = 1.0f / sqrtf((float)shape->head_dim),
-                             .window = window};
+                             .scale = rule->scale,
+                             .window = rule->window};
+    if (rule->softcap != 0) {
+        job.softcap = rule->softcap;
+        job.cap_scale = rule->scale / rule->softcap;
+        job.scale = 1;
+    }
     choose_tiles(&job, team_size(cpu->team));
     job.is_shared = count_work(&job) >= CPU_SHARED_WORK;
     team_run(cpu->team, attend_member, &job);

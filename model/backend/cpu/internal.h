@@ -73,7 +73,8 @@ struct cpu_matmul {
      * soon as all matrices and folds have them, mostly by the member that has computed them. */
     void (*finish)(const struct cpu_matmul *job, int first, int end);
     const float *bias; /* of gate and up; NULL: none */
-    uint16_t *hidden;  /* [n][columns of gate] */
+    enum activation activation;
+    uint16_t *hidden; /* [n][columns of gate] */
 };
 
 /* How the CPU packs and multiplies matrices of one form of weights. */
@@ -108,8 +109,10 @@ void cpu_matmul(struct backend *be, const struct matrix *m, const uint16_t *in, 
                 float *out, size_t out_stride, int n);
 void cpu_matmul_slices(struct backend *be, const struct matrix *slices, int n_slices,
                        const uint16_t *in, size_t in_stride, int n, struct slice_sums *sums);
-void cpu_matmul_swiglu(struct backend *be, const struct matrix *m, const float *bias,
-                       const uint16_t *in, int n, float *gate_up, uint16_t *h);
+void cpu_matmul_gated(struct backend *be, const struct gated_mlp *args);
+/* The fixed tree over n_parts parts of n elements, `stride` apart; `sum`, the first, becomes their
+ * sum. */
+void cpu_add_parts(float *sum, size_t stride, int n_parts, int n);
 
 /* matrix_quant.c */
 extern const struct cpu_matrix_ops cpu_matrix_int8, cpu_matrix_int4;
@@ -126,13 +129,17 @@ void cpu_rmsnorm_rows(struct backend *be, const struct backend_step *step, const
 int cpu_tree_sum(struct backend *be, struct comm *comm, struct slice_sums *sums, int n, int dim,
                  struct error *err);
 void cpu_residual_norm(struct backend *be, const struct residual_norm *args);
+void cpu_adjust_logits(struct backend *be, float *logits, size_t stride, int n, float scale,
+                       float softcap);
 
 /* kv.c */
 void cpu_attention_store(struct backend *be, const struct attention_shape *shape,
                          const struct attention_input *input, const struct backend_step *step,
                          float *qkv, uint16_t *q, uint16_t *kv);
+void cpu_qk_squares(struct backend *be, const struct attention_shape *shape,
+                    const struct qk_squares *args, struct slice_sums *sums);
 
 /* attention.c */
 void cpu_attention(struct backend *be, const struct attention_shape *shape,
-                   const struct backend_step *step, int window, const uint16_t *q,
-                   const uint16_t *kv, uint16_t *out);
+                   const struct backend_step *step, const struct attention_rule *rule,
+                   const uint16_t *q, const uint16_t *kv, uint16_t *out);

@@ -8,10 +8,13 @@
  * numbers are read as one stream. */
 #include "model/backend/cpu/kv.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "model/backend/cpu/internal.h"
 #include "model/numerics/numerics.h"
+
+enum { TEAM_ROWS = 8 }; /* waking the team takes longer than fewer rows than this */
 
 static void add_bias(float *x, const float *bias, int n)
 {
@@ -20,10 +23,9 @@ static void add_bias(float *x, const float *bias, int n)
     }
 }
 
-/* Rotates pairs (i, i + E/2), as Hugging Face's rotate_half does. */
-static void rope(float *head, const float *cos, const float *sin, int head_dim)
+/* Rotates pairs (i, i + half), as Hugging Face's rotate_half does; what comes after them stays. */
+static void rope(float *head, const float *cos, const float *sin, int half)
 {
-    int half = head_dim / 2;
     for (int i = 0; i < half; i++) {
         float a = head[i], b = head[i + half];
         head[i] = a * cos[i] - b * sin[i];
@@ -82,6 +84,35 @@ static const struct attention_lane *lane_of_row(const struct backend_step *step,
     return &step->lanes[i];
 }
 
+/* Norms all heads of q, or of k, at once. `squares` is the sum over all ranks, `weight` of this
+ * rank's part. */
+static void norm_whole(float *x, const float *weight, float squares, int width, float eps, int n)
+{
+    float factor = 1.0f / sqrtf(squares / (float)width + eps);
+    for (int i = 0; i < n; i++) {
+        x[i] = x[i] * factor * weight[i];
+    }
+}
+
+static void norm_heads(const struct store_job *job, int row, float *qkv)
+{
+    const struct attention_shape *shape = job->shape;
+    const struct attention_input *input = job->input;
+    int n_q = shape->n_heads * shape->head_dim, n_kv = shape->n_kv_heads * shape->head_dim;
+    if (input->squares) {
+        const float *squares = input->squares->data + (size_t)row * 2;
+        norm_whole(qkv, input->q_norm, squares[0], input->q_width, input->norm_eps, n_q);
+        norm_whole(qkv + n_q, input->k_norm, squares[1], input->k_width, input->norm_eps, n_kv);
+        return;
+    }
+    for (int h = 0; h < shape->n_heads + shape->n_kv_heads; h++) {
+        const float *norm = h < shape->n_heads ? input->q_norm : input->k_norm;
+        if (!norm) continue;
+        job->cpu->kernels->rmsnorm_head(qkv + (size_t)h * (size_t)shape->head_dim, norm,
+                                        input->norm_eps, shape->head_dim);
+    }
+}
+
 static void store_row(const struct store_job *job, int row)
 {
     const struct attention_shape *shape = job->shape;
@@ -89,16 +120,18 @@ static void store_row(const struct store_job *job, int row)
     int head_dim = shape->head_dim;
     int n_q = shape->n_heads, n_kv = shape->n_kv_heads;
     float *qkv = job->qkv + (size_t)row * (size_t)((n_q + 2 * n_kv) * head_dim);
-    const float *cos = job->step->cos + (size_t)row * (size_t)(head_dim / 2);
-    const float *sin = job->step->sin + (size_t)row * (size_t)(head_dim / 2);
+    size_t table =
+        ((size_t)row * (size_t)job->step->n_ropes + (size_t)input->rope) * (size_t)(head_dim / 2);
     const struct attention_lane *lane = lane_of_row(job->step, row);
     int lane_row = row - lane->first_row, pos = attention_position(lane, lane_row);
     if (input->qkv_bias) add_bias(qkv, input->qkv_bias, (n_q + 2 * n_kv) * head_dim);
-    for (int h = 0; h < n_q + n_kv; h++) {
-        float *head = qkv + (size_t)h * (size_t)head_dim;
-        const float *norm = h < n_q ? input->q_norm : input->k_norm;
-        if (norm) job->cpu->kernels->rmsnorm_head(head, norm, input->norm_eps, head_dim);
-        rope(head, cos, sin, head_dim);
+    norm_heads(job, row, qkv);
+    for (int h = 0; h < n_q + n_kv && input->rope_half; h++) {
+        rope(qkv + (size_t)h * (size_t)head_dim, job->step->cos + table, job->step->sin + table,
+             input->rope_half);
+    }
+    for (int i = 0; i < n_q * head_dim && job->step->query_scale; i++) {
+        qkv[i] *= job->step->query_scale[row];
     }
     uint16_t *q = job->q + (size_t)row * (size_t)(n_q * head_dim);
     for (int i = 0; i < n_q * head_dim; i++) {
@@ -158,7 +191,43 @@ static void store_member(void *arg, int member, int n_members)
     }
 }
 
-enum { TEAM_ROWS = 8 }; /* waking the team takes longer than fewer rows than this */
+struct squares_job {
+    const struct kernels *kernels;
+    const struct attention_shape *shape;
+    struct qk_squares args;
+    float *out; /* [slice][N][2] */
+};
+
+static void squares_member(void *arg, int member, int n_members)
+{
+    const struct squares_job *job = arg;
+    const struct qk_squares *a = &job->args;
+    const struct attention_shape *shape = job->shape;
+    int n_q = shape->n_heads * shape->head_dim, n_kv = shape->n_kv_heads * shape->head_dim;
+    size_t stride = (size_t)a->n * 2;
+    int begin, end;
+    team_range(a->n, 1, member, n_members, &begin, &end);
+    for (int row = begin; row < end; row++) {
+        const float *q = a->qkv + (size_t)row * (size_t)(n_q + 2 * n_kv);
+        const float *k = q + n_q + a->k_first;
+        float *out = job->out + (size_t)row * 2;
+        for (int s = 0; s < a->n_slices; s++) {
+            out[(size_t)s * stride] = job->kernels->squares(q + s * a->q_len, a->q_len);
+            out[(size_t)s * stride + 1] = job->kernels->squares(k + s * a->k_len, a->k_len);
+        }
+        cpu_add_parts(out, stride, a->n_slices, 2);
+    }
+}
+
+void cpu_qk_squares(struct backend *be, const struct attention_shape *shape,
+                    const struct qk_squares *args, struct slice_sums *sums)
+{
+    struct backend_cpu *cpu = backend_cpu_of(be);
+    struct squares_job job = {cpu->kernels, shape, *args, sums->data};
+    sums->stride = (size_t)args->n * 2;
+    sums->n_parts = 1;
+    cpu_run(cpu, args->n < TEAM_ROWS, squares_member, &job);
+}
 
 void cpu_attention_store(struct backend *be, const struct attention_shape *shape,
                          const struct attention_input *input, const struct backend_step *step,

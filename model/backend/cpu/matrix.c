@@ -155,6 +155,11 @@ VARIANTS static void add_parts(float *restrict sum, const float *restrict rest, 
     }
 }
 
+void cpu_add_parts(float *sum, size_t stride, int n_parts, int n)
+{
+    if (n_parts > 1) add_parts(sum, sum + stride, stride, n_parts, n);
+}
+
 static void finish_slices(const struct cpu_matmul *job, int first, int end)
 {
     for (int i = 0; i < job->n; i++) {
@@ -189,7 +194,7 @@ static void add_bias(float *x, const float *bias, int n)
     }
 }
 
-static void finish_swiglu(const struct cpu_matmul *job, int first, int end)
+static void finish_gated(const struct cpu_matmul *job, int first, int end)
 {
     int ffn_dim = job->matrices->n_out / 2, n = end - first;
     for (int i = 0; i < job->n; i++) {
@@ -198,12 +203,19 @@ static void finish_swiglu(const struct cpu_matmul *job, int first, int end)
             add_bias(gate, job->bias + first, n);
             add_bias(gate + ffn_dim, job->bias + ffn_dim + first, n);
         }
-        job->cpu->kernels->swiglu(gate, gate + ffn_dim, n,
-                                  job->hidden + (size_t)i * (size_t)ffn_dim + first);
+        uint16_t *hidden = job->hidden + (size_t)i * (size_t)ffn_dim + first;
+        switch (job->activation) {
+        case ACTIVATION_SILU:
+            job->cpu->kernels->swiglu(gate, gate + ffn_dim, n, hidden);
+            break;
+        case ACTIVATION_GELU_TANH:
+            job->cpu->kernels->geglu(gate, gate + ffn_dim, n, hidden);
+            break;
+        }
     }
 }
 
-static void swiglu_member(void *arg, int member, int n_members)
+static void gated_member(void *arg, int member, int n_members)
 {
     struct cpu_matmul rows = *(const struct cpu_matmul *)arg;
     int begin, end;
@@ -211,30 +223,31 @@ static void swiglu_member(void *arg, int member, int n_members)
     rows.out += (size_t)begin * rows.out_stride;
     rows.hidden += (size_t)begin * (size_t)(rows.matrices->n_out / 2);
     rows.n = end - begin;
-    finish_swiglu(&rows, 0, rows.matrices->n_out / 2);
+    finish_gated(&rows, 0, rows.matrices->n_out / 2);
 }
 
-void cpu_matmul_swiglu(struct backend *be, const struct matrix *m, const float *bias,
-                       const uint16_t *in, int n, float *gate_up, uint16_t *h)
+void cpu_matmul_gated(struct backend *be, const struct gated_mlp *args)
 {
     struct backend_cpu *cpu = backend_cpu_of(be);
+    const struct matrix *m = args->matrix;
     struct cpu_matmul job = {.cpu = cpu,
                              .matrices = m,
                              .n_matrices = 1,
-                             .in = in,
+                             .in = args->in,
                              .in_stride = (size_t)m->n_in,
-                             .out = gate_up,
+                             .out = args->gate_up,
                              .out_stride = (size_t)m->n_out,
-                             .n = n,
+                             .n = args->n,
                              .n_folds = matrix_folds(cpu, m, true),
-                             .bias = bias,
-                             .hidden = h};
+                             .bias = args->bias,
+                             .activation = args->activation,
+                             .hidden = args->h};
     if (job.n_folds == 2) {
-        job.finish = finish_swiglu;
-        run_matmul(&job, n);
+        job.finish = finish_gated;
+        run_matmul(&job, args->n);
     } else {
-        cpu_matmul(be, m, in, job.in_stride, gate_up, job.out_stride, n);
-        cpu_run(cpu, (size_t)n * (size_t)(m->n_out / 2) < CPU_SMALL_WORK, swiglu_member, &job);
+        cpu_matmul(be, m, args->in, job.in_stride, args->gate_up, job.out_stride, args->n);
+        cpu_run(cpu, (size_t)args->n * (size_t)(m->n_out / 2) < CPU_SMALL_WORK, gated_member, &job);
     }
 }
 

@@ -2,15 +2,24 @@
 #include <assert.h>
 
 #include "model/backend/cpu/internal.h"
+#include "model/numerics/numerics.h"
 #include "model/numerics/variants.h"
+
+VARIANTS static void scale_row(float *x, float scale, int n)
+{
+    for (int i = 0; i < n; i++) {
+        x[i] *= scale;
+    }
+}
 
 void cpu_embed(struct backend *be, const struct backend_step *step, float *x)
 {
     (void)be;
     const struct weight *table = step->embedding;
     for (int i = 0; i < step->n; i++) {
-        weight_read_f32(table, step->tokens[i], 0, table->n_cols,
-                        x + (size_t)i * (size_t)table->n_cols);
+        float *row = x + (size_t)i * (size_t)table->n_cols;
+        weight_read_f32(table, step->tokens[i], 0, table->n_cols, row);
+        if (step->embedding_scale != 0) scale_row(row, step->embedding_scale, table->n_cols);
     }
 }
 
@@ -30,6 +39,24 @@ static void run_rows(struct backend_cpu *cpu, team_fn *fn, struct rows_job *job,
     cpu_run(cpu, work < CPU_SMALL_WORK, fn, job);
 }
 
+VARIANTS static void round_row(const float *x, int n, uint16_t *h)
+{
+    for (int i = 0; i < n; i++) {
+        h[i] = num_float_to_bf16(x[i]);
+    }
+}
+
+/* h = bf16(rmsnorm(x) * weight), or bf16(x) without a weight. */
+static void norm_row(const struct kernels *kernels, const float *x, const float *weight, float eps,
+                     int n, uint16_t *h)
+{
+    if (weight) {
+        kernels->rmsnorm(x, weight, eps, n, h);
+    } else {
+        round_row(x, n, h);
+    }
+}
+
 static void rmsnorm_member(void *arg, int member, int n_members)
 {
     const struct rows_job *job = arg;
@@ -37,8 +64,8 @@ static void rmsnorm_member(void *arg, int member, int n_members)
     team_range(job->n, 1, member, n_members, &begin, &end);
     for (int i = begin; i < end; i++) {
         int row = job->rows ? job->rows[i] : i;
-        job->kernels->rmsnorm(job->x + (size_t)row * (size_t)job->dim, job->weight, job->eps,
-                              job->dim, job->h + (size_t)i * (size_t)job->dim);
+        norm_row(job->kernels, job->x + (size_t)row * (size_t)job->dim, job->weight, job->eps,
+                 job->dim, job->h + (size_t)i * (size_t)job->dim);
     }
 }
 
@@ -89,18 +116,65 @@ VARIANTS static void add_residual(float *x, const float *y, const float *bias, i
     }
 }
 
+/* As add_residual, where y is normed or scaled before it is added. */
+static void add_changed(const struct residual_job *job, float *x, float *y)
+{
+    const struct residual_norm *r = &job->args;
+    if (r->bias) add_residual(y, r->bias, NULL, r->dim);
+    if (r->post_weight) job->kernels->rmsnorm_head(y, r->post_weight, r->eps, r->dim);
+    if (r->scale != 0) scale_row(y, r->scale, r->dim);
+    add_residual(x, y, NULL, r->dim);
+}
+
 static void residual_norm_member(void *arg, int member, int n_members)
 {
     const struct residual_job *job = arg;
     const struct residual_norm *r = &job->args;
     int begin, end;
     size_t dim = (size_t)r->dim;
+    bool is_changed = r->post_weight || r->scale != 0;
     team_range(r->n, 1, member, n_members, &begin, &end);
     for (size_t i = (size_t)begin; i < (size_t)end; i++) {
-        float *x = r->x + i * dim;
-        add_residual(x, r->sums->data + i * dim, r->bias, r->dim);
-        if (r->h) job->kernels->rmsnorm(x, r->weight, r->eps, r->dim, r->h + i * dim);
+        float *x = r->x + i * dim, *y = r->sums->data + i * dim;
+        if (is_changed) {
+            add_changed(job, x, y);
+        } else {
+            add_residual(x, y, r->bias, r->dim);
+        }
+        if (r->h) norm_row(job->kernels, x, r->weight, r->eps, r->dim, r->h + i * dim);
     }
+}
+
+struct logits_job {
+    const struct kernels *kernels;
+    float *logits;
+    size_t stride;
+    int n;
+    float scale, softcap;
+};
+
+static void logits_member(void *arg, int member, int n_members)
+{
+    const struct logits_job *job = arg;
+    float scale = job->scale != 0 ? job->scale : 1;
+    int begin, end;
+    team_range((int)job->stride, 64, member, n_members, &begin, &end);
+    for (int i = 0; i < job->n; i++) {
+        float *part = job->logits + (size_t)i * job->stride + begin;
+        if (job->softcap != 0) {
+            job->kernels->softcap(part, end - begin, scale / job->softcap, job->softcap);
+        } else {
+            scale_row(part, scale, end - begin);
+        }
+    }
+}
+
+void cpu_adjust_logits(struct backend *be, float *logits, size_t stride, int n, float scale,
+                       float softcap)
+{
+    struct backend_cpu *cpu = backend_cpu_of(be);
+    struct logits_job job = {cpu->kernels, logits, stride, n, scale, softcap};
+    cpu_run(cpu, (size_t)n * stride < CPU_SMALL_WORK, logits_member, &job);
 }
 
 void cpu_residual_norm(struct backend *be, const struct residual_norm *args)

@@ -419,8 +419,8 @@ void cuda_attention_prepare(struct backend_cuda *be)
 }
 
 void cuda_attention(struct backend *be, const struct attention_shape *shape,
-                    const struct backend_step *step, int window, const uint16_t *q,
-                    const uint16_t *kv, uint16_t *out)
+                    const struct backend_step *step, const struct attention_rule *rule,
+                    const uint16_t *q, const uint16_t *kv, uint16_t *out)
 {
     struct backend_cuda *cuda = backend_cuda_of(be);
     int n_rows = cuda_rows(cuda, step->n), group = shape->n_heads / shape->n_kv_heads;
@@ -433,8 +433,8 @@ void cuda_attention(struct backend *be, const struct attention_shape *shape,
     args.n_heads = shape->n_heads;
     args.n_kv_heads = shape->n_kv_heads;
     args.head_dim = shape->head_dim;
-    args.window = window;
-    args.scale = 1.0f / sqrtf(static_cast<float>(shape->head_dim));
+    args.window = rule->window;
+    args.scale = rule->scale;
     if (step->n == 0 || !take_partials(cuda, &args, n_rows, n_slots)) return;
     if (cuda->size.n_rows > STEP_RECORDED_ROWS) n_slots = cuda->n_tiles;
     dim3 grid(static_cast<unsigned>(n_slots), static_cast<unsigned>(shape->n_kv_heads),

@@ -183,8 +183,7 @@ void cuda_matmul(struct backend *be, const struct matrix *m, const uint16_t *in,
                  float *out, size_t out_stride, int n);
 void cuda_matmul_slices(struct backend *be, const struct matrix *slices, int n_slices,
                         const uint16_t *in, size_t in_stride, int n, struct slice_sums *sums);
-void cuda_matmul_swiglu(struct backend *be, const struct matrix *m, const float *bias,
-                        const uint16_t *in, int n, float *gate_up, uint16_t *h);
+void cuda_matmul_gated(struct backend *be, const struct gated_mlp *args);
 
 /* sum.cu */
 int cuda_tree_sum(struct backend *be, struct comm *comm, struct slice_sums *sums, int n, int dim,
@@ -206,8 +205,8 @@ void cuda_attention_store(struct backend *be, const struct attention_shape *shap
                           const struct attention_input *input, const struct backend_step *step,
                           float *qkv, uint16_t *q, uint16_t *kv);
 void cuda_attention(struct backend *be, const struct attention_shape *shape,
-                    const struct backend_step *step, int window, const uint16_t *q,
-                    const uint16_t *kv, uint16_t *out);
+                    const struct backend_step *step, const struct attention_rule *rule,
+                    const uint16_t *q, const uint16_t *kv, uint16_t *out);
 
 /* answer.cu */
 int cuda_answer(struct backend *be, const struct answer_item *items, int n_items,

@@ -298,14 +298,13 @@ void cuda_matmul_slices(struct backend *be, const struct matrix *slices, int n_s
 
 /* gate_up is not needed, because the kernel keeps both sums in registers until it multiplies
  * them. */
-void cuda_matmul_swiglu(struct backend *be, const struct matrix *m, const float *bias,
-                        const uint16_t *in, int n, float *gate_up, uint16_t *h)
+void cuda_matmul_gated(struct backend *be, const struct gated_mlp *args)
 {
     struct backend_cuda *cuda = backend_cuda_of(be);
-    struct matmul_job job = job_of(cuda, m, 1, in, static_cast<size_t>(m->n_in), n);
-    (void)gate_up;
-    job.h = h;
-    job.bias = bias;
+    const struct matrix *m = args->matrix;
+    struct matmul_job job = job_of(cuda, m, 1, args->in, static_cast<size_t>(m->n_in), args->n);
+    job.h = args->h;
+    job.bias = args->bias;
     job.n_out = m->n_out / 2;
     run(cuda, &job, m, 1);
 }

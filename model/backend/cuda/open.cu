@@ -292,6 +292,7 @@ static void fill_ops(struct backend_cuda *be)
 {
     struct backend_ops *ops = &be->ops;
     ops->name = "cuda";
+    ops->is_plain = true;
     ops->arithmetic = be->arithmetic;
     ops->kernels = cuda_kernels;
     ops->capacity = cuda_capacity;
@@ -309,7 +310,7 @@ static void fill_ops(struct backend_cuda *be)
     ops->rmsnorm_rows = cuda_rmsnorm_rows;
     ops->matmul = cuda_matmul;
     ops->matmul_slices = cuda_matmul_slices;
-    ops->matmul_swiglu = cuda_matmul_swiglu;
+    ops->matmul_gated = cuda_matmul_gated;
     ops->attention_store = cuda_attention_store;
     ops->attention = cuda_attention;
     ops->tree_sum = cuda_tree_sum;

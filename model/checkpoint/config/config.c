@@ -2,6 +2,7 @@
 #include "model/checkpoint/config/config.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/limits.h"
@@ -18,6 +19,21 @@ int config_slices(const struct model_config *cfg)
 const struct layer_kind *config_layer(const struct model_config *cfg, int layer)
 {
     return &cfg->layers.kinds[cfg->layers.of[layer]];
+}
+
+int config_n_ropes(const struct model_config *cfg)
+{
+    int n = 1;
+    for (int i = 0; i < LAYER_KINDS_MAX; i++) {
+        if (cfg->layers.kinds[i].rope >= n) n = cfg->layers.kinds[i].rope + 1;
+    }
+    return n;
+}
+
+float config_attention_scale(const struct model_config *cfg, const struct layer_kind *kind)
+{
+    if (kind->attention_scale != 0) return kind->attention_scale;
+    return 1.0f / sqrtf((float)cfg->head_dim);
 }
 
 int config_window(const struct model_config *cfg)

@@ -14,8 +14,10 @@ enum config_field_type {
     CONFIG_BOOL,
     CONFIG_FLOAT,
     CONFIG_DOUBLE,
-    CONFIG_IDS,   /* struct end_ids */
-    CONFIG_LAYERS /* struct layer_table */
+    CONFIG_FLOATS, /* an array */
+    CONFIG_ROPE,   /* struct rope_config as a whole */
+    CONFIG_IDS,    /* struct end_ids */
+    CONFIG_LAYERS  /* struct layer_table */
 };
 
 /* Where an exported config.json has the field. */
@@ -28,7 +30,7 @@ enum config_field_place {
 };
 
 struct config_field {
-    const char *name; /* of the member: "dim", "rope.theta" */
+    const char *name; /* of the member: "dim", "ropes[0].theta" */
     size_t offset, size;
     enum config_field_type type;
     int hashed_at; /* place in what the fingerprint is made of, from 1 on; 0: not in it */
@@ -47,7 +49,7 @@ const void *config_field_value(const struct config_field *field, const struct mo
 /* The name of a field in which the two configs differ; NULL when there is none. */
 const char *config_difference(const struct model_config *a, const struct model_config *b);
 
-enum { CONFIG_HASHED_BYTES = 2048 + LAYERS_MAX };
+enum { CONFIG_HASHED_BYTES = 8192 + LAYERS_MAX };
 
 /* Writes the bytes of a config that a fingerprint hashes; equal bytes mean equal configs. Returns
  * their number. */

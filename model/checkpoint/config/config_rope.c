@@ -276,7 +276,7 @@ int config_rope_read(struct model_config *cfg, json_t *root, const char *origin,
     if (rope.kind != ROPE_DEFAULT) TRY(read_factor(&rope, cfg->max_positions, &src, err));
     if (rope.kind == ROPE_LLAMA3) TRY(read_llama3(&rope, &src, err));
     if (rope.kind == ROPE_YARN) TRY(read_yarn(&rope, &src, err));
-    cfg->rope = rope;
+    cfg->ropes[0] = rope;
 out:
     return rc;
 }

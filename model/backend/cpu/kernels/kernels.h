@@ -94,8 +94,17 @@ struct kernels {
     /* As rmsnorm, on fp32 in place, for q/k norm over a head. n is any even number. */
     void (*rmsnorm_head)(float *x, const float *weight, float eps, int n);
 
+    /* The sum of x[n]^2, in 16 lanes and then by a fixed tree, as rmsnorm sums them. */
+    float (*squares)(const float *x, int n);
+
     /* h[n] = bf16(silu(gate[n]) * up[n]). */
     void (*swiglu)(const float *gate, const float *up, int n, uint16_t *h);
+
+    /* The same with gelu_tanh (num_gelu_tanh) in place of silu. */
+    void (*geglu)(const float *gate, const float *up, int n, uint16_t *h);
+
+    /* x[n] = cap * tanh(x * factor), with num_tanh. */
+    void (*softcap)(float *x, int n, float factor, float cap);
 
     /* Scores of queries that share K blocks of 16 positions: out[query * out_stride + 16 * i +
      * position] = sum over e of q[query][e] * k->at[i][e][position], one chain each;

@@ -79,8 +79,8 @@ static inline float lanes_sum(float lanes[KERNEL_LANES])
     return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
-/* 1 / sqrt(mean of squares + eps). Element i belongs to lane i % 16. */
-static float norm_factor(const float *x, float eps, int n)
+/* Element i belongs to lane i % 16. */
+static float squares(const float *x, int n)
 {
     float lanes[KERNEL_LANES];
     vec_f sums[VECS] = {{0}};
@@ -95,7 +95,13 @@ static float norm_factor(const float *x, float eps, int n)
     for (; i < n; i++) {
         lanes[i % KERNEL_LANES] += x[i] * x[i];
     }
-    return 1.0f / sqrtf(lanes_sum(lanes) / (float)n + eps);
+    return lanes_sum(lanes);
+}
+
+/* 1 / sqrt(mean of squares + eps). */
+static float norm_factor(const float *x, float eps, int n)
+{
+    return 1.0f / sqrtf(squares(x, n) / (float)n + eps);
 }
 
 static void rmsnorm(const float *x, const float *weight, float eps, int n, uint16_t *h)
@@ -123,6 +129,32 @@ static void swiglu(const float *gate, const float *up, int n, uint16_t *h)
     }
     for (; i < n; i++) {
         h[i] = num_float_to_bf16(gate[i] / (1.0f + num_exp(-gate[i])) * up[i]);
+    }
+}
+
+static void geglu(const float *gate, const float *up, int n, uint16_t *h)
+{
+    int i = 0;
+    for (; i + VEC_LANES <= n; i += VEC_LANES) {
+        vec_f g = vec_load(gate + i);
+        vec_f z = GELU_SLOPE * (g + GELU_CUBE * (g * g * g));
+        vec_store_bf16(h + i, g / (1.0f + vec_exp(z)) * vec_load(up + i));
+    }
+    for (; i < n; i++) {
+        h[i] = num_float_to_bf16(num_gelu_tanh(gate[i]) * up[i]);
+    }
+}
+
+static void softcap(float *x, int n, float factor, float cap)
+{
+    int i = 0;
+    for (; i + VEC_LANES <= n; i += VEC_LANES) {
+        vec_f t = 1.0f - 2.0f / (1.0f + vec_exp(2.0f * (vec_load(x + i) * factor)));
+        vec_f y = cap * t;
+        memcpy(x + i, &y, sizeof y);
+    }
+    for (; i < n; i++) {
+        x[i] = cap * num_tanh(x[i] * factor);
     }
 }
 

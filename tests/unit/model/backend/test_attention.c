@@ -79,11 +79,12 @@ static void run(const char *kernels, int n_threads, int chunk, int stale, uint16
             table[i] = blocks[BLOCKS - 1];
         }
         const struct backend_step step = {
-            .n = n, .lanes = &lane, .n_lanes = 1, .cos = ones, .sin = zeros};
+            .n = n, .lanes = &lane, .n_lanes = 1, .cos = ones, .sin = zeros, .n_ropes = 1};
         const struct attention_input input = {0};
+        const struct attention_rule rule = {window, 1.0f / sqrtf(WIDTH), 0};
         memcpy(work, qkv[pos], sizeof qkv[0] * (size_t)n);
         be->ops->attention_store(be, &shape, &input, &step, work, q, kv);
-        be->ops->attention(be, &shape, &step, window, q, kv, out + (size_t)pos * Q_DIM);
+        be->ops->attention(be, &shape, &step, &rule, q, kv, out + (size_t)pos * Q_DIM);
     }
     free(work);
     free(q);
@@ -199,20 +200,21 @@ START_TEST(a_lane_of_nan_changes_no_other_lane)
     static uint16_t q[2 * N * Q_DIM], out[2][2 * N * Q_DIM];
     size_t kv_bytes = kv_layer_bytes(&shape);
     const struct attention_input input = {0};
+    const struct attention_rule rule = {0, 1.0f / sqrtf(WIDTH), 0};
     for (int ill = 0; ill < 2; ill++) {
         struct backend *be = open_backend("auto", 2);
         uint16_t *kv = calloc(1, kv_bytes);
         const struct attention_lane lanes[2] = {{0, N, 0, blocks, NULL},
                                                 {N, N, 0, blocks + 40, NULL}};
         const struct backend_step step = {
-            .n = 2 * N, .lanes = lanes, .n_lanes = 2, .cos = ones, .sin = zeros};
+            .n = 2 * N, .lanes = lanes, .n_lanes = 2, .cos = ones, .sin = zeros, .n_ropes = 1};
         memcpy(work[0], qkv[0], sizeof work / 2);
         memcpy(work[N], qkv[0], sizeof work / 2);
         for (int i = 0; i < N * QKV_DIM; i++) {
             work[ill * N + i / QKV_DIM][i % QKV_DIM] = NAN;
         }
         be->ops->attention_store(be, &shape, &input, &step, work[0], q, kv);
-        be->ops->attention(be, &shape, &step, 0, q, kv, out[ill]);
+        be->ops->attention(be, &shape, &step, &rule, q, kv, out[ill]);
         be->ops->close(be);
         free(kv);
     }

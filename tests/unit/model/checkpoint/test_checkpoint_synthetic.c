@@ -50,7 +50,7 @@ START_TEST(named_shapes_have_their_dimensions)
     find(ck, "lm_head.weight", 151936, 4096);
     checkpoint_close(ck);
     ck = open_model("synthetic:llama-3.1-70b,seed=1");
-    ck_assert_int_eq(checkpoint_config(ck)->rope.kind, ROPE_LLAMA3);
+    ck_assert_int_eq(checkpoint_config(ck)->ropes[0].kind, ROPE_LLAMA3);
     checkpoint_close(ck);
 }
 END_TEST

@@ -67,9 +67,9 @@ START_TEST(llama_dimensions_are_read)
     ck_assert_int_eq(cfg.vocab_size, 1000);
     ck_assert_int_eq(cfg.max_positions, 2048);
     ck_assert(cfg.norm_eps == 1e-5f);
-    ck_assert_int_eq(cfg.rope.kind, ROPE_DEFAULT);
-    ck_assert_double_eq(cfg.rope.theta, 10000);
-    ck_assert_double_eq(cfg.rope.attention_factor, 1);
+    ck_assert_int_eq(cfg.ropes[0].kind, ROPE_DEFAULT);
+    ck_assert_double_eq(cfg.ropes[0].theta, 10000);
+    ck_assert_double_eq(cfg.ropes[0].attention_factor, 1);
     ck_assert(!cfg.tied_embeddings && !cfg.qkv_bias && !cfg.o_bias && !cfg.mlp_bias);
     ck_assert(!cfg.qk_norm && config_layer(&cfg, 0)->window == 0);
     ck_assert_int_eq(cfg.bos_id, -1);
@@ -217,7 +217,7 @@ START_TEST(both_styles_of_rope_keys_mean_the_same)
     CHECK_OK(parse_as("llama", "{\"rope_theta\":500000,\"rope_scaling\":{\"rope_type\":\"llama3\","
                                "\"factor\":8,\"low_freq_factor\":1,\"high_freq_factor\":4,"
                                "\"original_max_position_embeddings\":512}}"));
-    struct rope_config old = cfg.rope;
+    struct rope_config old = cfg.ropes[0];
     ck_assert_int_eq(old.kind, ROPE_LLAMA3);
     ck_assert_double_eq(old.theta, 500000);
     ck_assert_double_eq(old.factor, 8);
@@ -228,15 +228,15 @@ START_TEST(both_styles_of_rope_keys_mean_the_same)
                                "\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,"
                                "\"high_freq_factor\":4,"
                                "\"original_max_position_embeddings\":512}}"));
-    ck_assert_mem_eq(&old, &cfg.rope, sizeof old);
+    ck_assert_mem_eq(&old, &cfg.ropes[0], sizeof old);
     CHECK_OK(parse_as("llama", "{\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.5}}"));
-    ck_assert_int_eq(cfg.rope.kind, ROPE_LINEAR);
-    ck_assert_double_eq(cfg.rope.factor, 2.5);
+    ck_assert_int_eq(cfg.ropes[0].kind, ROPE_LINEAR);
+    ck_assert_double_eq(cfg.ropes[0].factor, 2.5);
     CHECK_OK(parse_as("llama", "{\"rope_scaling\":{}}"));
-    ck_assert_int_eq(cfg.rope.kind, ROPE_DEFAULT);
+    ck_assert_int_eq(cfg.ropes[0].kind, ROPE_DEFAULT);
     CHECK_OK(parse_as("llama", "{\"rope_scaling\":null,\"rope_parameters\":{\"rope_theta\":7,"
                                "\"rope_type\":\"default\"}}"));
-    ck_assert_double_eq(cfg.rope.theta, 7);
+    ck_assert_double_eq(cfg.ropes[0].theta, 7);
 }
 END_TEST
 
@@ -245,29 +245,29 @@ END_TEST
 START_TEST(yarn_factors_are_those_of_transformers)
 {
     CHECK_OK(parse_as("llama", "{\"rope_scaling\":{" YARN "}}"));
-    ck_assert_int_eq(cfg.rope.kind, ROPE_YARN);
-    ck_assert_int_eq(cfg.rope.original_max_positions, 2048);
-    ck_assert_double_eq(cfg.rope.beta_fast, 32);
-    ck_assert_double_eq(cfg.rope.beta_slow, 1);
-    ck_assert(cfg.rope.truncate);
-    ck_assert_double_eq_tol(cfg.rope.attention_factor, 0.1 * log(4) + 1, 1e-14);
+    ck_assert_int_eq(cfg.ropes[0].kind, ROPE_YARN);
+    ck_assert_int_eq(cfg.ropes[0].original_max_positions, 2048);
+    ck_assert_double_eq(cfg.ropes[0].beta_fast, 32);
+    ck_assert_double_eq(cfg.ropes[0].beta_slow, 1);
+    ck_assert(cfg.ropes[0].truncate);
+    ck_assert_double_eq_tol(cfg.ropes[0].attention_factor, 0.1 * log(4) + 1, 1e-14);
     CHECK_OK(parse_as("llama", "{\"rope_scaling\":{" YARN ",\"mscale\":1.5,\"mscale_all_dim\":0.5,"
                                "\"beta_fast\":8,\"beta_slow\":2,\"truncate\":false}}"));
-    ck_assert_double_eq_tol(cfg.rope.attention_factor, (0.15 * log(4) + 1) / (0.05 * log(4) + 1),
-                            1e-14);
-    ck_assert_double_eq(cfg.rope.beta_fast, 8);
-    ck_assert_double_eq(cfg.rope.beta_slow, 2);
-    ck_assert(!cfg.rope.truncate);
+    ck_assert_double_eq_tol(cfg.ropes[0].attention_factor,
+                            (0.15 * log(4) + 1) / (0.05 * log(4) + 1), 1e-14);
+    ck_assert_double_eq(cfg.ropes[0].beta_fast, 8);
+    ck_assert_double_eq(cfg.ropes[0].beta_slow, 2);
+    ck_assert(!cfg.ropes[0].truncate);
     CHECK_OK(parse_as("llama", "{\"rope_scaling\":{" YARN ",\"mscale\":1.5}}")); /* needs both */
-    ck_assert_double_eq_tol(cfg.rope.attention_factor, 0.1 * log(4) + 1, 1e-14);
+    ck_assert_double_eq_tol(cfg.ropes[0].attention_factor, 0.1 * log(4) + 1, 1e-14);
     CHECK_OK(parse_as("llama", "{\"rope_scaling\":{" YARN ",\"attention_factor\":1.25}}"));
-    ck_assert_double_eq(cfg.rope.attention_factor, 1.25);
+    ck_assert_double_eq(cfg.ropes[0].attention_factor, 1.25);
     CHECK_OK(parse_as("llama", "{\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":null,"
                                "\"original_max_position_embeddings\":256}}"));
-    ck_assert_double_eq(cfg.rope.factor, 8);
+    ck_assert_double_eq(cfg.ropes[0].factor, 8);
     CHECK_OK(parse_as("llama", "{\"original_max_position_embeddings\":64,"
                                "\"rope_scaling\":{" YARN "}}"));
-    ck_assert_int_eq(cfg.rope.original_max_positions, 64);
+    ck_assert_int_eq(cfg.ropes[0].original_max_positions, 64);
 }
 END_TEST
 

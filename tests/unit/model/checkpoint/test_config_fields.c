@@ -46,7 +46,7 @@ static void check_member(const char *declarator, const char *prefix)
         begin--;
     ck_assert_uint_lt(begin, len);
     snprintf(name, sizeof name, "%s%.*s", prefix, (int)(len - begin), declarator + begin);
-    bool is_nested = strcmp(name, "rope") == 0;    /* its members have rows of their own */
+    bool is_nested = strcmp(name, "ropes") == 0;   /* its members have rows of their own */
     bool is_apart = strcmp(name, "sampling") == 0; /* nothing is computed from it */
     ck_assert_msg(is_nested || is_apart || field_named(name), "config_fields.c has no row for %s",
                   name);
@@ -83,9 +83,9 @@ START_TEST(every_field_of_the_header_has_a_row)
     CHECK_OK(file_read_text(&header, &len, HEADER, 1 << 20, &err));
     drop_comments(header);
     int n = check_members(header, "struct model_config {", "");
-    n += check_members(header, "struct rope_config {", "rope.");
+    n += check_members(header, "struct rope_config {", "ropes[0].");
     config_fields(&n_rows);
-    ck_assert_int_eq(n_rows, n - 2); /* all but `rope` itself and `sampling` */
+    ck_assert_int_eq(n_rows, n - 2 + 1); /* not `ropes` and `sampling`, but one for ropes[1] */
     free(header);
 }
 END_TEST
@@ -127,6 +127,12 @@ static void change(struct model_config *cfg, const struct config_field *field)
         break;
     case CONFIG_FLOAT:
         memcpy(at, &other_float, sizeof other_float);
+        break;
+    case CONFIG_FLOATS:
+        memcpy(at + field->size - sizeof other_float, &other_float, sizeof other_float);
+        break;
+    case CONFIG_ROPE:
+        cfg->ropes[1].theta = other;
         break;
     case CONFIG_DOUBLE:
         memcpy(at, &other, sizeof other);
@@ -215,16 +221,16 @@ START_TEST(the_hashed_text_is_what_it_always_was)
         .vocab_size = 7,
         .max_positions = 8,
         .norm_eps = 0.5f,
-        .rope = {.kind = ROPE_LINEAR,
-                 .theta = 9,
-                 .factor = 10,
-                 .low_freq_factor = 11,
-                 .high_freq_factor = 12,
-                 .original_max_positions = 13,
-                 .beta_fast = 14,
-                 .beta_slow = 15,
-                 .attention_factor = 16,
-                 .truncate = true},
+        .ropes = {{.kind = ROPE_LINEAR,
+                   .theta = 9,
+                   .factor = 10,
+                   .low_freq_factor = 11,
+                   .high_freq_factor = 12,
+                   .original_max_positions = 13,
+                   .beta_fast = 14,
+                   .beta_slow = 15,
+                   .attention_factor = 16,
+                   .truncate = true}},
         .tied_embeddings = true,
         .o_bias = true,
         .qk_norm = true,
@@ -261,6 +267,10 @@ START_TEST(layers_that_differ_are_hashed_one_by_one)
     ck_assert_uint_eq(config_hashed_bytes(&other, after), n);
     ck_assert(memcmp(before, after, n) != 0);
     ck_assert_ptr_nonnull(strstr(before, " 0,8:0110110"));
+    other = cfg;
+    other.layers.kinds[1].rope = ROPE_NONE;
+    ck_assert_uint_gt(config_hashed_bytes(&other, after), n);
+    ck_assert_ptr_nonnull(strstr(after, " kind 1:-1,"));
 }
 END_TEST
 

@@ -135,9 +135,9 @@ static void check_config_survives(const struct model_config *cfg)
     size_t len;
     CHECK_OK(export_config_text(cfg, &text, &len, &err));
     CHECK_OK(config_parse(&again, text, len, NULL, 0, "the export", NULL, &err));
-    if (cfg->rope.kind != ROPE_LLAMA3 && cfg->rope.kind != ROPE_YARN) {
-        again.rope.original_max_positions =
-            cfg->rope.original_max_positions; /* not used, not written */
+    if (cfg->ropes[0].kind != ROPE_LLAMA3 && cfg->ropes[0].kind != ROPE_YARN) {
+        again.ropes[0].original_max_positions =
+            cfg->ropes[0].original_max_positions; /* not used, not written */
     }
     const char *difference = config_difference(cfg, &again);
     ck_assert_msg(!difference, "%s is not read back as it was", difference ? difference : "");
@@ -178,14 +178,14 @@ static struct model_config odd_config(void)
     cfg.bos_id = 7;
     cfg.ends.n = 3;
     cfg.ends.ids[0] = 1, cfg.ends.ids[1] = 5, cfg.ends.ids[2] = 151935;
-    cfg.rope = (struct rope_config){.kind = ROPE_YARN,
-                                    .theta = 1234567.8901234567,
-                                    .factor = 1.0 / 3,
-                                    .original_max_positions = 4096,
-                                    .beta_fast = 31.5,
-                                    .beta_slow = 1,
-                                    .attention_factor = 0.1 * 1.2345 + 1,
-                                    .truncate = false};
+    cfg.ropes[0] = (struct rope_config){.kind = ROPE_YARN,
+                                        .theta = 1234567.8901234567,
+                                        .factor = 1.0 / 3,
+                                        .original_max_positions = 4096,
+                                        .beta_fast = 31.5,
+                                        .beta_slow = 1,
+                                        .attention_factor = 0.1 * 1.2345 + 1,
+                                        .truncate = false};
     return cfg;
 }
 
@@ -262,8 +262,27 @@ END_TEST
 
 /* Fields that follow from the family or that model/export/config.c writes by code of its own. */
 static const char *const by_hand[] = {
-    "architecture", "qkv_bias", "qk_norm", "layers",       "rope.kind",
-    "bos_id",       "ends",     "stored",  "stored_group",
+    "architecture",
+    "qkv_bias",
+    "qk_norm",
+    "layers",
+    "ropes[0].kind",
+    "bos_id",
+    "ends",
+    "stored",
+    "stored_group",
+    "qk_norm_whole",
+    "norm_offset",
+    "norms",
+    "activation",
+    "embedding_scale",
+    "logit_scale",
+    "logit_softcap",
+    "query_beta",
+    "query_period",
+    "ropes[0].rotary_dim",
+    "ropes[0].divisors",
+    "ropes[1]",
 };
 
 static bool is_by_hand(const char *name)
@@ -281,7 +300,7 @@ static struct model_config config_with(const struct config_field *field)
     cfg.layers.kinds[0].window = 0;
     if (field->place == CONFIG_IN_FAMILY) strcpy(cfg.architecture, "LlamaForCausalLM");
     if (field->place == CONFIG_IN_ROPE && field->kinds == 1u << ROPE_LLAMA3) {
-        cfg.rope.kind = ROPE_LLAMA3;
+        cfg.ropes[0].kind = ROPE_LLAMA3;
     }
     return cfg;
 }
