@@ -4,6 +4,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+/* The length of a file's path up to its name. */
+static int len_of_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? (int)(slash - path) + 1 : 0;
+}
+
+static bool is_file(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
 
 int pack_folder_find(char out[PACK_FOLDER_BYTES], const char *option, const char *model,
                      bool is_synthetic, struct error *err)
@@ -12,6 +26,8 @@ int pack_folder_find(char out[PACK_FOLDER_BYTES], const char *option, const char
     int len;
     if (strcmp(option, "auto") != 0) {
         len = snprintf(out, PACK_FOLDER_BYTES, "%s", option);
+    } else if (!is_synthetic && is_file(model)) {
+        len = snprintf(out, PACK_FOLDER_BYTES, "%.*spacked", len_of_folder(model), model);
     } else if (!is_synthetic) {
         len = snprintf(out, PACK_FOLDER_BYTES, "%s/packed", model);
     } else if (cache && *cache) {

@@ -38,6 +38,22 @@ static size_t len_without_dots(const char *path, size_t len)
     }
 }
 
+/* The length of a file's name without ".gguf" and without "-00001-of-00002" before it. */
+static size_t len_without_ending(const char *name, size_t len)
+{
+    static const char ending[] = ".gguf", form[] = "-ddddd-of-ddddd";
+    size_t ending_len = sizeof ending - 1, form_len = sizeof form - 1, i = 0;
+    if (len <= ending_len || memcmp(name + len - ending_len, ending, ending_len) != 0) return len;
+    len -= ending_len;
+    if (len <= form_len) return len;
+    const char *number = name + len - form_len;
+    while (i < form_len &&
+           (form[i] == 'd' ? number[i] >= '0' && number[i] <= '9' : number[i] == form[i])) {
+        i++;
+    }
+    return i < form_len ? len : len - form_len;
+}
+
 static void name_synthetic(const char *model, char *name, size_t size)
 {
     const char *shape = strchr(model, ':') + 1;
@@ -61,5 +77,6 @@ void checkpoint_served_name(const char *model, char *name, size_t size)
         len = strlen(here);
     }
     const char *part = last_part(model, &len);
+    len = len_without_ending(part, len);
     snprintf(name, size, "%.*s%s%s", (int)len, part, list ? ",layers=" : "", list ? list : "");
 }
