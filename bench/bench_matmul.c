@@ -3,7 +3,7 @@
  * all rows, whichever is longer.
  *
  *   bench_matmul [--quick] [--hot] [--threads 1,2] [--rows 1,6,64] [--kernels auto]
- *                [--weights bf16] [--rounds 40]
+ *                [--weights q4_k] [--rounds 40]
  *
  * Weights are cold: the matrices of a shape fill more than 1 GiB of huge pages, and the kernel and
  * the reading loop take them in turn. Kernel, reading loop and register loop follow each other in
@@ -49,7 +49,7 @@ struct settings {
     int n_threads, n_rows, n_rounds;
     int32_t threads[LIST_MAX], rows[LIST_MAX];
     const char *kernels;
-    int form; /* enum weight_form: an index of forms */
+    int form; /* an index of form_names */
 };
 
 /* An arm: calls of the kernel. */
@@ -62,7 +62,7 @@ struct pass {
     int n_rows, n_rounds;
     bool is_hot;               /* one matrix, which stays in the cache */
     struct packed_matrix w;    /* bf16 */
-    struct quant_matrix quant; /* int8, int4 */
+    struct quant_matrix quant; /* of integers */
     uint8_t *groups;           /* quantized rows */
     int repeats;               /* of a call */
     const uint16_t *in;        /* [ROWS_MAX][n_in] */
@@ -120,7 +120,7 @@ static int pass_blocks(const struct pass *p)
 static size_t pass_bytes(const struct pass *p)
 {
     return p->form == WEIGHTS_BF16 ? packed_matrix_bytes(p->w.n_in, p->w.n_out)
-                                   : quant_matrix_bytes(p->form, p->w.n_in, p->w.n_out);
+                                   : quant_matrix_bytes(&p->quant);
 }
 
 /* The cost of one call. */
@@ -160,7 +160,7 @@ static void pass_shape(struct pass *p, struct shape shape)
     p->w = (struct packed_matrix){.n_in = shape.n_in,
                                   .n_out = shape.n_out,
                                   .n_blocks = (shape.n_out + KERNEL_COLUMNS - 1) / KERNEL_COLUMNS};
-    p->quant = quant_matrix_of(p->form, NULL, shape.n_in, shape.n_out);
+    p->quant = quant_matrix_of(p->form, NULL, shape.n_in, shape.n_out, 0);
     p->repeats = 1;
 }
 
@@ -244,13 +244,21 @@ static void bench_shape(struct pass *p, struct shape shape, const struct setting
     show_rows(p, s);
 }
 
+/* The form that is multiplied by the same instructions. */
+static enum weight_form peak_form(const struct pass *p)
+{
+    const struct group_form *f = &group_forms[p->form];
+    if (p->form == WEIGHTS_BF16) return WEIGHTS_BF16;
+    return f->low_bits == 8 || f->is_table ? WEIGHTS_INT8 : WEIGHTS_INT4;
+}
+
 static int bench_threads(struct pass *p, const struct settings *s, int n_threads, struct error *err)
 {
     static const struct shape shapes[] = {
         {4096, 4096}, {4096, 14336}, {14336, 4096}, {2048, 2048}, {2048, 8192}};
     struct bench_limits limits = {.team = NULL};
     int rc = 0, n_shapes = s->quick ? 1 : (int)(sizeof shapes / sizeof *shapes);
-    TRY(bench_limits_open(&limits, n_threads, p->kernels->name, p->form, err));
+    TRY(bench_limits_open(&limits, n_threads, p->kernels->name, peak_form(p), err));
     p->limits = &limits;
     printf("kernels %s, %s, %d thread%s, peak of %s in registers\n", p->kernels->name,
            weight_form_name(p->form), n_threads, n_threads > 1 ? "s" : "", limits.peak->loop);
@@ -275,12 +283,26 @@ static void fill_weights(uint16_t *data, size_t n)
     }
 }
 
+/* In the order of form_names. */
+static const enum weight_form forms[] = {
+    WEIGHTS_BF16, WEIGHTS_INT8,   WEIGHTS_INT4,   WEIGHTS_Q4_0,   WEIGHTS_Q4_1,   WEIGHTS_Q5_0,
+    WEIGHTS_Q5_1, WEIGHTS_Q8_0,   WEIGHTS_Q2_K,   WEIGHTS_Q3_K,   WEIGHTS_Q4_K,   WEIGHTS_Q5_K,
+    WEIGHTS_Q6_K, WEIGHTS_IQ4_NL, WEIGHTS_IQ4_XS, WEIGHTS_U4_F16, WEIGHTS_U4_F32, WEIGHTS_U8_F32,
+};
+
+static const char *const form_names[] = {
+    "bf16", "int8", "int4", "q4_0", "q4_1",   "q5_0",   "q5_1",   "q8_0",   "q2_k",
+    "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "u4-f16", "u4-f32", "u8-f32",
+};
+
+enum { N_FORMS = sizeof forms / sizeof *forms };
+
 static int bench_run(const struct settings *s, struct error *err)
 {
     int rc = 0;
     size_t panel_bytes = 0;
     uint16_t *in = NULL;
-    struct pass p = {.form = (enum weight_form)s->form, .n_rounds = s->n_rounds};
+    struct pass p = {.form = forms[s->form], .n_rounds = s->n_rounds};
     TRY(kernels_find(&p.kernels, s->kernels, err));
     p.pool_bytes = s->only_hot ? (size_t)HOT_POOL_BYTES : bench_cold_bytes((size_t)1152 << 20);
     TRY(mem_pages(&p.pool, p.pool_bytes, err));
@@ -306,7 +328,6 @@ out:
 
 int main(int argc, char **argv)
 {
-    static const char *const forms[] = {"bf16", "int8", "int4"};
     struct settings s = {.n_threads = 2,
                          .threads = {1, 2},
                          .n_rows = 12,
@@ -320,7 +341,8 @@ int main(int argc, char **argv)
          .list = {s.threads, &s.n_threads, LIST_MAX}},
         {"rows", 'r', "LIST", "1 to 256 each (1,2,3,4,5,6,7,8,16,32,64,256)", 1, ROWS_MAX,
          .list = {s.rows, &s.n_rows, LIST_MAX}},
-        {"weights", 'w', "FORM", "bf16, int8 or int4 (bf16)", .word = {&s.form, forms, 3}},
+        {"weights", 'w', "FORM", "bf16, int8, int4, q4_0, q4_k, ... (bf16)",
+         .word = {&s.form, form_names, N_FORMS}},
         {"kernels", 'k', "NAME", "Of this CPU, or auto (auto)", .text = &s.kernels},
         {"rounds", 0, "N", "Slices of each arm in a line (40)", 2, BENCH_PAIRS_MAX,
          .number = &s.n_rounds},

@@ -8,7 +8,7 @@ endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   # Loops are aligned to cache lines, because an inner loop of 20 dot products that is not can be a
   # third slower.
-  set(KERNEL_AVX2 -mavx2 -mfma)
+  set(KERNEL_AVX2 -mavx2 -mfma -mf16c)
   set(KERNEL_AVX512 -mavx512f -mavx512bw -mavx512vl -mavx512dq ${KERNEL_AVX2} -falign-loops=64)
   target_compile_definitions(outrider_kernels PRIVATE OUTRIDER_X86=1)
   set_source_files_properties(${KERNELS}/avx512.c PROPERTIES COMPILE_OPTIONS

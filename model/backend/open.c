@@ -56,6 +56,10 @@ static int open_cpu(struct backend **be, const struct backend_options *options, 
         return error_set(err, ERR_UNSUPPORTED,
                          "--weights fp8: the CPU has bf16, int8 and int4; fp8 needs --device cuda");
     }
+    if (options->stored == WEIGHTS_BLOCKS) {
+        cpu.form = WEIGHTS_BLOCKS; /* resolve_weights has refused others */
+        return backend_cpu_open(be, &cpu, err);
+    }
     int rc = weight_form_find(&cpu.form, options->weights, err);
     return rc ? rc : backend_cpu_open(be, &cpu, err);
 }
@@ -108,7 +112,8 @@ static int open_cuda(struct backend **be, const struct backend_options *options,
 
 #endif
 
-/* A model that is stored in int8 or int4 has no other weights. */
+/* A model that is stored in int8, int4 or blocks has no other weights. Blocks are not converted to
+ * bf16 either, because that would round them. */
 static int resolve_weights(struct backend_options *options, struct error *err)
 {
     const char *stored = weight_form_name(options->stored);

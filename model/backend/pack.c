@@ -9,17 +9,22 @@
 
 enum { N_SAMPLES = 16, SAMPLE_ELEMENTS = 64, TEXT_BYTES = 192, COPY_BYTES = 1 << 20 };
 
-/* One of the places of hash_samples. Packed weights are read as they are stored. */
+/* One of the places of hash_samples. Integers are read as they are stored. */
 static uint64_t hash_place(uint64_t hash, const struct weight *weight, int row, int col, int n)
 {
     uint16_t sample[SAMPLE_ELEMENTS];
     int8_t q[SAMPLE_ELEMENTS + QUANT_GROUP];
     uint16_t scales[SAMPLE_ELEMENTS / QUANT_GROUP + 1];
-    if (!weight->scales) {
+    enum weight_form form = weight_form_of(weight);
+    if (form == WEIGHTS_BF16) {
         weight_read_bf16(weight, row, col, n, sample);
         return XXH3_64bits_withSeed(sample, (size_t)n * sizeof *sample, hash);
     }
-    enum weight_form form = weight->dtype == DTYPE_INT8 ? WEIGHTS_INT8 : WEIGHTS_INT4;
+    if (form != WEIGHTS_INT8 && form != WEIGHTS_INT4) {
+        size_t bytes;
+        const uint8_t *run = weight_run(weight, row, col, n, &bytes);
+        return XXH3_64bits_withSeed(run, bytes, hash);
+    }
     size_t n_scales = (size_t)((n + QUANT_GROUP - 1) / QUANT_GROUP);
     weight_read_groups(weight, form, row, col / QUANT_GROUP * QUANT_GROUP, n, q, scales);
     hash = XXH3_64bits_withSeed(q, (size_t)n, hash);
@@ -50,9 +55,9 @@ static uint64_t identity_of(const struct pack_request *request, int ordinal)
     for (int i = 0; i < source->n_parts; i++) {
         const struct matrix_part *part = &source->parts[i];
         const struct weight *w = &part->weight;
-        len = snprintf(text, sizeof text, "%d %d %d %d %d %d %d %016" PRIx64 " %a %a",
-                       part->first_row, part->n_rows, part->first_col, (int)w->dtype, w->group,
-                       w->n_rows, w->n_cols, w->seed, (double)w->scale, (double)w->mean);
+        len = snprintf(text, sizeof text, "%d %d %d %d.%d %d %d %d %016" PRIx64 " %a %a",
+                       part->first_row, part->n_rows, part->first_col, (int)w->dtype, (int)w->block,
+                       w->group, w->n_rows, w->n_cols, w->seed, (double)w->scale, (double)w->mean);
         hash = XXH3_64bits_withSeed(text, (size_t)len, hash);
         if (part->row_list) {
             hash = XXH3_64bits_withSeed(part->row_list,

@@ -14,7 +14,7 @@ struct backend_cpu {
     struct backend base;
     struct backend_ops ops;              /* of base; its arithmetic is that of the weights' form */
     const struct cpu_matrix_ops *matrix; /* of the weights' form */
-    uint8_t *groups;                     /* quantized rows of a matmul; NULL with bf16 */
+    uint8_t *groups;                     /* quantized rows of a matmul; NULL with bf16 alone */
     uint32_t *panels;                    /* rows of a matmul; NULL without bf16 */
     const struct kernels *kernels;
     char kernels_reason[KERNELS_TEXT_BYTES];
@@ -93,7 +93,12 @@ struct cpu_matrix_ops {
 /* Blocks of a packed matrix. */
 static inline int cpu_matrix_blocks(const struct cpu_matrix_ops *ops, const struct matrix *m)
 {
-    return (m->n_out + ops->block_columns - 1) / ops->block_columns;
+    int width = ops->block_columns, n = 0;
+    if (!m->n_sections) return (m->n_out + width - 1) / width;
+    for (int i = 0; i < m->n_sections; i++) { /* each begins with a block of its own */
+        n += (m->sections[i].n_out + width - 1) / width;
+    }
+    return n;
 }
 
 /* matrix.c */
@@ -114,8 +119,35 @@ void cpu_matmul_gated(struct backend *be, const struct gated_mlp *args);
  * sum. */
 void cpu_add_parts(float *sum, size_t stride, int n_parts, int n);
 
+/* Of a section of bf16; NULL: all of a matrix. Packs blocks of 64 columns. */
+void cpu_bf16_fill(const struct cpu_fill *fill, const struct matrix_section *section, void *data,
+                   int first_block, int end_block);
+/* Rows that panels have room for; fills the panels of the job's rows; multiplies blocks of 64
+ * columns of matrix i. */
+int cpu_bf16_rows(const struct cpu_matmul *job);
+void cpu_bf16_prepare(struct cpu_matmul *job);
+void cpu_bf16_multiply(const struct cpu_matmul *job, int i, const struct matrix_section *section,
+                       int first_block, int end_block);
+
+/* matrix_blocks.c */
+extern const struct cpu_matrix_ops cpu_matrix_blocks_ops;
+/* Sets the sections of a matrix of WEIGHTS_BLOCKS. */
+void cpu_matrix_sections(struct matrix *m, const struct matrix_source *source);
+
 /* matrix_quant.c */
 extern const struct cpu_matrix_ops cpu_matrix_int8, cpu_matrix_int4;
+/* Of a section of integers: as the kernels see it; packing and multiplying it. Blocks have 32
+ * columns; end_block may be more than there are. Rows are quantized once for all sections that
+ * share them (struct kernels_quant, is_wide), so there are up to two sets of them. */
+struct quant_matrix cpu_quant_matrix(const struct matrix *m, const struct matrix_section *section,
+                                     void *data);
+void cpu_quant_fill(const struct cpu_fill *fill, const struct matrix_section *section, void *data,
+                    int first_block, int end_block);
+/* Rows that there is memory for; sets job->n_groups. */
+int cpu_quant_rows(struct cpu_matmul *job, int n_sets);
+void cpu_quant_prepare(const struct cpu_matmul *job, enum weight_form form, bool is_second);
+void cpu_quant_multiply(const struct cpu_matmul *job, int i, const struct matrix_section *section,
+                        bool is_second, int first_block, int end_block);
 /* Memory for quantized rows. Errors: ERR_NO_MEMORY. */
 int cpu_groups_open(struct backend_cpu *cpu, struct error *err);
 void cpu_groups_close(struct backend_cpu *cpu);

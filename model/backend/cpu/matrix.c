@@ -1,11 +1,13 @@
 /* Matrices of the CPU backend: loading, and the job that the threads share when one is multiplied.
  * Whatever depends on the form of the weights is in struct cpu_matrix_ops. The one of bf16 is here;
- * those of 8 and 4 bits are in matrix_quant.c. */
+ * those of 8 and 4 bits are in matrix_quant.c, and
+ * that of models stored in blocks is in matrix_blocks.c. */
 #include "model/backend/cpu/internal.h"
 
 #include <assert.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "model/numerics/variants.h"
 
 enum {
@@ -44,6 +46,7 @@ int cpu_matrix_open(struct backend *be, struct matrix *m, const struct matrix_so
     for (int i = 0; i < source->n_parts; i++) {
         m->n_out += source->parts[i].n_rows;
     }
+    if (m->form == WEIGHTS_BLOCKS) cpu_matrix_sections(m, source);
     m->bytes = cpu->matrix->bytes(m);
     const struct cpu_fill fill = {m, source};
     const struct pack_request request = {.form = cpu->matrix->packed_form,
@@ -253,13 +256,17 @@ void cpu_matmul_gated(struct backend *be, const struct gated_mlp *args)
 
 /* ---- bf16 ---- */
 
-static struct packed_matrix packed_of(const struct matrix *m, void *data)
+/* A section of bf16; NULL: all of the matrix. */
+static struct packed_matrix packed_of(const struct matrix *m, const struct matrix_section *section,
+                                      void *data)
 {
+    uint8_t *at = data;
+    int n_out = section ? section->n_out : m->n_out;
     return (struct packed_matrix){
-        .data = data,
+        .data = (void *)(section ? at + section->offset : at),
         .n_in = m->n_in,
-        .n_out = m->n_out,
-        .n_blocks = (m->n_out + KERNEL_COLUMNS - 1) / KERNEL_COLUMNS,
+        .n_out = n_out,
+        .n_blocks = (n_out + KERNEL_COLUMNS - 1) / KERNEL_COLUMNS,
     };
 }
 
@@ -268,11 +275,19 @@ static size_t bf16_bytes(const struct matrix *m)
     return packed_matrix_bytes(m->n_in, m->n_out);
 }
 
+/* Columns from `first` on. */
+struct bf16_columns {
+    const struct matrix_source *source;
+    int first;
+};
+
 /* packed_fill_fn */
 static void bf16_fill_column(const void *arg, int column, int k, int n, uint16_t *out)
 {
+    const struct bf16_columns *columns = arg;
     int row;
-    const struct matrix_part *part = matrix_source_part(arg, column, &row);
+    const struct matrix_part *part =
+        matrix_source_part(columns->source, columns->first + column, &row);
     if (part) {
         weight_read_bf16(&part->weight, row, part->first_col + k, n, out);
     } else {
@@ -280,12 +295,18 @@ static void bf16_fill_column(const void *arg, int column, int k, int n, uint16_t
     }
 }
 
+void cpu_bf16_fill(const struct cpu_fill *fill, const struct matrix_section *section, void *data,
+                   int first_block, int end_block)
+{
+    const struct packed_matrix packed = packed_of(fill->matrix, section, data);
+    const struct bf16_columns columns = {fill->source, section ? section->first : 0};
+    packed_matrix_fill(&packed, first_block, end_block, bf16_fill_column, &columns);
+}
+
 /* pack_fn */
 static void bf16_fill(const void *arg, void *data, int first_block, int end_block)
 {
-    const struct cpu_fill *fill = arg;
-    const struct packed_matrix packed = packed_of(fill->matrix, data);
-    packed_matrix_fill(&packed, first_block, end_block, bf16_fill_column, fill->source);
+    cpu_bf16_fill(arg, NULL, data, first_block, end_block);
 }
 
 static struct matmul_rows job_rows(const struct cpu_matmul *job)
@@ -306,28 +327,45 @@ static void panels_member(void *arg, int member, int n_members)
     job->cpu->kernels->fill_panels(&rows, begin, end);
 }
 
-static void bf16_begin_batch(struct cpu_matmul *job, int n_left)
+int cpu_bf16_rows(const struct cpu_matmul *job)
+{
+    int n_most = PANEL_WORDS / (job->matrices->n_in * job->n_matrices); /* a word for each k */
+    assert(n_most > 0); /* model/checkpoint/config/config_parse.c refuses widths over 2^20 */
+    return n_most;
+}
+
+void cpu_bf16_prepare(struct cpu_matmul *job)
 {
     int n_in = job->matrices->n_in * job->n_matrices;
-    int n_most = PANEL_WORDS / n_in; /* at most a word for each k */
-    assert(n_most > 0); /* model/checkpoint/config/config_parse.c refuses widths over 2^20 */
-    job->n = n_left < n_most ? n_left : n_most;
     if (job->cpu->kernels->panel_words(job->n, n_in) == 0) return;
     cpu_run(job->cpu, job->n * n_in < PANELS_SMALL, panels_member, job);
 }
 
-static void bf16_multiply(const struct cpu_matmul *job, int i, int first_block, int end_block)
+static void bf16_begin_batch(struct cpu_matmul *job, int n_left)
+{
+    job->n = least(n_left, cpu_bf16_rows(job));
+    cpu_bf16_prepare(job);
+}
+
+void cpu_bf16_multiply(const struct cpu_matmul *job, int i, const struct matrix_section *section,
+                       int first_block, int end_block)
 {
     const struct matrix *m = &job->matrices[i];
-    const struct packed_matrix w = packed_of(m, m->data);
+    const struct packed_matrix w = packed_of(m, section, m->data);
     const struct matmul_rows rows = job_rows(job);
     const struct matmul_call call = {.rows = &rows,
                                      .first_k = i * m->n_in,
-                                     .out = job->out + (size_t)i * job->part_stride,
+                                     .out = job->out + (size_t)i * job->part_stride +
+                                            (section ? section->first : 0),
                                      .out_stride = job->out_stride,
                                      .first_block = first_block,
                                      .end_block = end_block};
     job->cpu->kernels->matmul(&w, &call);
+}
+
+static void bf16_multiply(const struct cpu_matmul *job, int i, int first_block, int end_block)
+{
+    cpu_bf16_multiply(job, i, NULL, first_block, end_block);
 }
 
 const struct cpu_matrix_ops cpu_matrix_bf16 = {

@@ -101,6 +101,7 @@ static const struct {
     [WEIGHTS_BF16] = {"cpu-bf16", &cpu_matrix_bf16},
     [WEIGHTS_INT8] = {"cpu-int8", &cpu_matrix_int8},
     [WEIGHTS_INT4] = {"cpu-int4", &cpu_matrix_int4},
+    [WEIGHTS_BLOCKS] = {"cpu-blocks", &cpu_matrix_blocks_ops},
 };
 
 /* All but the arithmetic and the form. */
@@ -146,11 +147,9 @@ int backend_cpu_open(struct backend **be, const struct backend_cpu_options *opti
     cpu->ops.form = options->form;
     cpu->base.ops = &cpu->ops;
     cpu->matrix = forms[options->form].matrix;
-    if (options->form == WEIGHTS_BF16) {
-        TRY(cpu_panels_open(cpu, err));
-    } else {
-        TRY(cpu_groups_open(cpu, err));
-    }
+    bool has_bf16 = options->form == WEIGHTS_BF16 || options->form == WEIGHTS_BLOCKS;
+    if (has_bf16) TRY(cpu_panels_open(cpu, err));
+    if (options->form != WEIGHTS_BF16) TRY(cpu_groups_open(cpu, err));
     TRY(kernels_find(&cpu->kernels, options->kernels, err));
     kernels_reason(cpu->kernels_reason, sizeof cpu->kernels_reason, options->kernels);
     cpu->base.kernels_reason = cpu->kernels_reason;

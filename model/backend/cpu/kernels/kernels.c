@@ -48,6 +48,7 @@ static const char *avx2_lacks(void)
 {
     NEEDS("avx2", "avx2");
     NEEDS("fma", "fma");
+    NEEDS("f16c", "f16c");
     return NULL;
 }
 

@@ -1,6 +1,6 @@
 /* Integer kernels for AVX-512 with VNNI: vpdpbusd adds the products of four unsigned by four signed
- * bytes to a 32-bit lane, exactly. Weights are stored with an offset that makes them unsigned; a
- * sum begins at the value that cancels what the offset will have added. */
+ * bytes to a 32-bit lane, exactly. A sum begins at the value that cancels what the offset of the
+ * weights will have added. */
 #include "model/backend/cpu/kernels/quant/tile.h"
 
 #ifdef OUTRIDER_X86
@@ -9,108 +9,270 @@
 
 #define QUANT_TILE_ROWS 8
 
-INLINE_ALWAYS int quant_step_bytes(enum weight_form form)
+INLINE_ALWAYS bool quant_is_wide(enum weight_form form)
 {
     (void)form;
-    return 4;
+    return false;
 }
 
-INLINE_ALWAYS __m512 scales_load(const uint8_t *scales)
-{
-    __m256i bf16 = _mm256_loadu_si256((const __m256i *)(const void *)scales);
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16));
-}
+/* ---- weights ---- */
 
-/* One step of all rows. */
-INLINE_ALWAYS void rows_step(int n_rows, __m512i sum[][QUANT_VECTORS], __m512i w0, __m512i w1,
-                             const uint8_t *q)
+/* The unsigned integers of a step of 16 columns. */
+INLINE_ALWAYS __m512i step_load(enum weight_form form, const uint8_t *w, int step)
 {
-#pragma GCC unroll 12
-    for (int i = 0; i < n_rows; i++) {
-        __m512i quad = _mm512_set1_epi32(quant_word(q + 4 * i));
-        sum[i][0] = _mm512_dpbusd_epi32(sum[i][0], w0, quad);
-        sum[i][1] = _mm512_dpbusd_epi32(sum[i][1], w1, quad);
+    const struct group_form *f = &group_forms[form];
+    __m512i q = _mm512_loadu_si512(w + quant_low_at(form, step));
+    if (f->low_bits < 8) {
+        int shift = quant_low_shift(form, step);
+        if (shift) q = _mm512_srli_epi16(q, shift);
+        q = _mm512_and_si512(q, _mm512_set1_epi8((char)quant_low_mask(form)));
     }
+    if (f->high_bits) {
+        int shift = quant_high_shift(form, step);
+        __m512i high = _mm512_loadu_si512(w + quant_high_at(form, step));
+        high = shift < 0 ? _mm512_srli_epi16(high, -shift) : _mm512_slli_epi16(high, shift);
+        const __m512i mask = _mm512_set1_epi8((char)quant_high_mask(form));
+        q = _mm512_ternarylogic_epi32(q, high, mask, 0xf8); /* q | high & mask */
+    }
+    if (f->is_table) {
+        static const uint8_t entries[16] = {GROUP_TABLE_16};
+        q = _mm512_shuffle_epi8(
+            _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)entries)), q);
+    }
+    return q;
 }
 
-INLINE_ALWAYS void int8_sums(int n_rows, __m512i sum[][QUANT_VECTORS], const uint8_t *w,
-                             const uint8_t *q)
+INLINE_ALWAYS __m512 halves_load(const uint8_t *at)
 {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)at));
+}
+
+INLINE_ALWAYS __m512 signed_load(const uint8_t *at)
+{
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)at);
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+}
+
+INLINE_ALWAYS __m512 unsigned_load(const uint8_t *at)
+{
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)at);
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
+}
+
+/* Scales and minimums of a super-block's columns. */
+struct super {
+    __m512 scale[QUANT_VECTORS], minimum[QUANT_VECTORS];
+};
+
+INLINE_ALWAYS struct super super_load(enum weight_form form, const uint8_t *w)
+{
+    struct super super = {{halves_load(w), halves_load(w + 32)}, {{0}}};
+    if (group_forms[form].minimum == GROUP_NO_MINIMUM) return super;
+    super.minimum[0] = halves_load(w + 64);
+    super.minimum[1] = halves_load(w + 96);
+    return super;
+}
+
+/* The scale of vector v of a group; with runs, what their scales multiply. */
+INLINE_ALWAYS __m512 scale_load(enum weight_form form, const uint8_t *w, int v,
+                                const struct super *super)
+{
+    __m256i bf16;
+    switch (group_forms[form].scale) {
+    case GROUP_SCALE_BF16:
+        bf16 = _mm256_loadu_si256((const __m256i *)(const void *)(w + 32 * v));
+        return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16));
+    case GROUP_SCALE_F16:
+        return halves_load(w + 32 * v);
+    case GROUP_SCALE_F32:
+        return _mm512_loadu_ps(w + 64 * v);
+    case GROUP_SCALE_BYTE:
+        return _mm512_mul_ps(super->scale[v], signed_load(w + 16 * v));
+    case GROUP_SCALE_RUNS:
+        break;
+    }
+    return super->scale[v];
+}
+
+/* ---- sums ---- */
+
+/* What the sum of a row begins with; run < 0: of all steps. */
+INLINE_ALWAYS __m512i sum_begin(enum weight_form form, const uint8_t *x, int n_rows, int row,
+                                int run)
+{
+    int shift = quant_offset_shift(form);
+    if (shift < 0) return _mm512_setzero_si512();
+    __m512i sum = _mm512_set1_epi32(quant_sum(x, n_rows, row));
+    if (run >= 0) {
+        __m512i first = _mm512_set1_epi32(quant_first_sum(x, n_rows, row));
+        sum = run == 0 ? first : _mm512_sub_epi32(sum, first);
+    }
+    return _mm512_slli_epi32(sum, (unsigned)shift);
+}
+
+/* Steps first .. first + n of all rows; run < 0: of both. */
+INLINE_ALWAYS void steps_sum(int n_rows, enum weight_form form, __m512i sum[][QUANT_VECTORS],
+                             const uint8_t *values, const uint8_t *x, int run)
+{
+    const uint8_t *q = x + n_rows * QUANT_HEAD_BYTES;
+    const int first = run > 0 ? QUANT_RUN_STEPS : 0;
+    const int end = run == 0 ? QUANT_RUN_STEPS : QUANT_STEPS;
 #pragma GCC unroll 8
-    for (int step = 0; step < QUANT_STEPS; step++) {
-        rows_step(n_rows, sum, _mm512_loadu_si512(w),
-                  _mm512_loadu_si512(w + QUANT_STEPS * QUANT_STEP_BYTES), q);
-        w += QUANT_STEP_BYTES;
-        q += 4 * n_rows;
+    for (int i = 0; i < n_rows; i++) {
+        sum[i][0] = sum[i][1] = sum_begin(form, x, n_rows, i, run);
+    }
+#pragma GCC unroll 8
+    for (int step = first; step < end; step++) {
+        __m512i w0 = step_load(form, values, step);
+        __m512i w1 = step_load(form, values + quant_vector_bytes(form), step);
+#pragma GCC unroll 8
+        for (int i = 0; i < n_rows; i++) {
+            __m512i quad = _mm512_set1_epi32(quant_word(q + 4 * (step * n_rows + i)));
+            sum[i][0] = _mm512_dpbusd_epi32(sum[i][0], w0, quad);
+            sum[i][1] = _mm512_dpbusd_epi32(sum[i][1], w1, quad);
+        }
     }
 }
 
-INLINE_ALWAYS void int4_sums(int n_rows, __m512i sum[][QUANT_VECTORS], const uint8_t *w,
-                             const uint8_t *q)
+/* Sums of whole groups, as exact floats. */
+INLINE_ALWAYS void group_sums(int n_rows, enum weight_form form, __m512 total[][QUANT_VECTORS],
+                              const uint8_t *values, const uint8_t *zeros, const uint8_t *x)
 {
-    const __m512i half = _mm512_set1_epi8(15);
-#pragma GCC unroll 4
-    for (int step = 0; step < QUANT_STEPS; step += 2) {
-        __m512i w0 = _mm512_loadu_si512(w);
-        __m512i w1 = _mm512_loadu_si512(w + QUANT_STEPS / 2 * QUANT_STEP_BYTES);
-        rows_step(n_rows, sum, _mm512_and_si512(w0, half), _mm512_and_si512(w1, half), q);
-        rows_step(n_rows, sum, _mm512_and_si512(_mm512_srli_epi16(w0, 4), half),
-                  _mm512_and_si512(_mm512_srli_epi16(w1, 4), half), q + 4 * n_rows);
-        w += QUANT_STEP_BYTES;
-        q += 8 * n_rows;
+    __m512i sum[QUANT_TILE_ROWS][QUANT_VECTORS];
+    steps_sum(n_rows, form, sum, values, x, -1);
+    bool has_zero = group_forms[form].minimum == GROUP_ZERO;
+    __m512 zero[QUANT_VECTORS] = {{0}};
+    if (has_zero) zero[0] = unsigned_load(zeros), zero[1] = unsigned_load(zeros + 16);
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++) {
+        __m512 x_sum = _mm512_setzero_ps();
+        if (has_zero) x_sum = _mm512_cvtepi32_ps(_mm512_set1_epi32(quant_sum(x, n_rows, i)));
+#pragma GCC unroll 2
+        for (int v = 0; v < QUANT_VECTORS; v++) {
+            total[i][v] = _mm512_cvtepi32_ps(sum[i][v]);
+            if (has_zero) total[i][v] = _mm512_fmadd_ps(zero[v], x_sum, total[i][v]);
+        }
+    }
+}
+
+/* The sum of a run times its scale: it has less than 24 bits, and so has that of both. */
+INLINE_ALWAYS void run_sums(int n_rows, enum weight_form form, __m512 total[][QUANT_VECTORS],
+                            const uint8_t *values, const uint8_t *scales, const uint8_t *x, int run)
+{
+    __m512i sum[QUANT_TILE_ROWS][QUANT_VECTORS];
+    steps_sum(n_rows, form, sum, values, x, run);
+    scales += run * QUANT_COLUMNS;
+    __m512 scale[QUANT_VECTORS] = {signed_load(scales), signed_load(scales + 16)};
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++) {
+#pragma GCC unroll 2
+        for (int v = 0; v < QUANT_VECTORS; v++) {
+            __m512 exact = _mm512_cvtepi32_ps(sum[i][v]);
+            total[i][v] = run == 0 ? _mm512_mul_ps(exact, scale[v])
+                                   : _mm512_fmadd_ps(exact, scale[v], total[i][v]);
+        }
+    }
+}
+
+/* ---- chains ---- */
+
+INLINE_ALWAYS __m512 chain_minimum(int n_rows, enum weight_form form, __m512 chain,
+                                   const __m512 minimum[QUANT_RUNS], const uint8_t *x, int row)
+{
+    switch (group_forms[form].minimum) {
+    case GROUP_MINIMUM_F16:
+    case GROUP_MINIMUM_BYTE:
+        return _mm512_fmadd_ps(minimum[0], _mm512_set1_ps(quant_scaled_sum(x, n_rows, row)), chain);
+    case GROUP_MINIMUM_RUNS:
+        for (int run = 0; run < QUANT_RUNS; run++) {
+            float sum = (float)quant_run_sum(x, n_rows, row, run) * quant_scale(x, row);
+            chain = _mm512_fmadd_ps(minimum[run], _mm512_set1_ps(sum), chain);
+        }
+        return chain;
+    default:
+        return chain;
+    }
+}
+
+INLINE_ALWAYS void minimums_load(enum weight_form form, const uint8_t *minimums, int v,
+                                 const struct super *super, __m512 out[QUANT_RUNS])
+{
+    switch (group_forms[form].minimum) {
+    case GROUP_MINIMUM_F16:
+        out[0] = halves_load(minimums + 32 * v);
+        break;
+    case GROUP_MINIMUM_RUNS:
+        out[1] = _mm512_mul_ps(super->minimum[v],
+                               unsigned_load(minimums + QUANT_COLUMNS + 16 * v)); /* fallthrough */
+    case GROUP_MINIMUM_BYTE:
+        out[0] = _mm512_mul_ps(super->minimum[v], unsigned_load(minimums + 16 * v));
+        break;
+    default:
+        break;
     }
 }
 
 /* One step of all chains. */
-INLINE_ALWAYS void chains_step(int n_rows, __m512i sum[][QUANT_VECTORS], const uint8_t *scales,
-                               const uint8_t *x, float *acc)
+INLINE_ALWAYS void chains_step(int n_rows, enum weight_form form, __m512 total[][QUANT_VECTORS],
+                               const uint8_t *w, const struct super *super, const uint8_t *x,
+                               float *acc)
 {
-    __m512 w_scale[QUANT_VECTORS] = {scales_load(scales),
-                                     scales_load(scales + QUANT_SCALE_BYTES / 2)};
-#pragma GCC unroll 12
-    for (int i = 0; i < n_rows; i++) {
-        __m512 x_scale = _mm512_set1_ps(quant_scale(x, i));
+    const uint8_t *minimums = w + quant_scales_bytes(form);
 #pragma GCC unroll 2
-        for (int v = 0; v < QUANT_VECTORS; v++) {
+    for (int v = 0; v < QUANT_VECTORS; v++) {
+        __m512 w_scale = scale_load(form, w, v, super), minimum[QUANT_RUNS] = {{0}};
+        minimums_load(form, minimums, v, super, minimum);
+#pragma GCC unroll 8
+        for (int i = 0; i < n_rows; i++) {
             float *at = acc + i * QUANT_COLUMNS + 16 * v;
-            __m512 chain = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[i][v]),
-                                           _mm512_mul_ps(w_scale[v], x_scale), _mm512_loadu_ps(at));
-            _mm512_storeu_ps(at, chain);
+            __m512 x_scale = _mm512_set1_ps(quant_scale(x, i));
+            __m512 chain =
+                _mm512_fmadd_ps(total[i][v], _mm512_mul_ps(w_scale, x_scale), _mm512_loadu_ps(at));
+            _mm512_storeu_ps(at, chain_minimum(n_rows, form, chain, minimum, x, i));
         }
     }
 }
 
 INLINE_ALWAYS void quant_tile(int n_rows, enum weight_form form, const struct quant_dots *d)
 {
+    const int lines = quant_group_lines(form), half = (lines + 1) / 2;
+    const int before = quant_scales_bytes(form) + quant_minimums_bytes(form);
     const uint8_t *w = d->w, *x = d->x, *next = d->next;
-    for (int group = 0; group < d->n_groups; group++) {
-        const uint8_t *values = w + QUANT_SCALE_BYTES, *q = x + n_rows * QUANT_HEAD_BYTES;
-        __m512i sum[QUANT_TILE_ROWS][QUANT_VECTORS];
-        quant_prefetch(d, w, 1);
-        quant_prefetch(d, values, QUANT_VECTORS * quant_vector_bytes(form) / 2 / QUANT_STEP_BYTES);
-        next = quant_prefetch_next(d, next);
-#pragma GCC unroll 12
-        for (int i = 0; i < n_rows; i++) {
-            sum[i][0] = sum[i][1] = _mm512_set1_epi32(quant_start(x, n_rows, i));
+    struct super super = {{{0}}, {{0}}};
+    bool is_super = group_form_is_super(form);
+    for (int left = d->n_groups, n = is_super ? d->n_first : left; left > 0; n = GROUP_SUPER) {
+        if (is_super) {
+            super = super_load(form, w);
+            quant_prefetch(d, w, 0, quant_super_bytes(form) / QUANT_STEP_BYTES);
+            w += quant_super_bytes(form);
+            n = least(n, left);
         }
-        if (form == WEIGHTS_INT8) {
-            int8_sums(n_rows, sum, values, q);
-        } else {
-            int4_sums(n_rows, sum, values, q);
+        left -= n;
+        for (; n > 0; n--) {
+            const uint8_t *values = w + before;
+            __m512 total[QUANT_TILE_ROWS][QUANT_VECTORS];
+            quant_prefetch(d, w, 0, half);
+            next = quant_prefetch_next(d, next);
+            if (quant_has_runs(form)) {
+                run_sums(n_rows, form, total, values, w, x, 0);
+                run_sums(n_rows, form, total, values, w, x, 1);
+            } else {
+                group_sums(n_rows, form, total, values, w + quant_scales_bytes(form), x);
+            }
+            quant_prefetch(d, w, half, lines);
+            next = quant_prefetch_next(d, next);
+            chains_step(n_rows, form, total, w, &super, x, d->acc);
+            w += quant_group_bytes(form);
+            x += n_rows * (QUANT_HEAD_BYTES + QUANT_GROUP);
         }
-        quant_prefetch(d, values + quant_vector_bytes(form),
-                       quant_vector_bytes(form) / QUANT_STEP_BYTES);
-        next = quant_prefetch_next(d, next);
-        chains_step(n_rows, sum, w, x, d->acc);
-        w = values + QUANT_VECTORS * quant_vector_bytes(form);
-        x = q + n_rows * QUANT_STEPS * quant_step_bytes(form);
     }
 }
 
 INLINE_ALWAYS void quant_store(enum weight_form form, const struct quant_group *group,
-                               int step_stride, uint8_t *start, uint8_t *q)
+                               int step_stride, uint8_t *q)
 {
-    quant_store_bytes(form, group, step_stride, start, q);
+    (void)form;
+    quant_store_bytes(group, step_stride, q);
 }
 
 #include "model/backend/cpu/kernels/quant/impl.h"

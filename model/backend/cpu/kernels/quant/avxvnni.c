@@ -4,55 +4,42 @@
 
 #ifdef OUTRIDER_X86
 
-INLINE_ALWAYS int quant_step_bytes(enum weight_form form)
+INLINE_ALWAYS bool quant_is_wide(enum weight_form form)
 {
     (void)form;
-    return 4;
+    return false;
 }
 
 #include "model/backend/cpu/kernels/quant/ymm.h"
 
-INLINE_ALWAYS void bytes_step(int n_rows, __m256i sum[][HALVES], __m256i w0, __m256i w1,
-                              const uint8_t *q)
+INLINE_ALWAYS void steps_sum(int n_rows, enum weight_form form, __m256i sum[][HALVES],
+                             const uint8_t *w, const uint8_t *x, int run)
 {
+    const uint8_t *q = x + n_rows * QUANT_HEAD_BYTES;
+    const int first = run > 0 ? QUANT_RUN_STEPS : 0;
+    const int end = run == 0 ? QUANT_RUN_STEPS : QUANT_STEPS;
 #pragma GCC unroll 6
     for (int i = 0; i < n_rows; i++) {
-        __m256i quad = word_spread(q + 4 * i);
-        sum[i][0] = _mm256_dpbusd_avx_epi32(sum[i][0], w0, quad);
-        sum[i][1] = _mm256_dpbusd_avx_epi32(sum[i][1], w1, quad);
+        sum[i][0] = sum[i][1] = _mm256_setzero_si256();
     }
-}
-
-INLINE_ALWAYS void int8_sums(int n_rows, __m256i sum[][HALVES], const uint8_t *w, const uint8_t *q)
-{
 #pragma GCC unroll 8
-    for (int step = 0; step < QUANT_STEPS; step++) {
-        bytes_step(n_rows, sum, half_load(w), half_load(w + HALF_BYTES), q);
-        w += QUANT_STEP_BYTES;
-        q += 4 * n_rows;
-    }
-}
-
-INLINE_ALWAYS void int4_sums(int n_rows, __m256i sum[][HALVES], const uint8_t *w, const uint8_t *q)
-{
-    const __m256i half = _mm256_set1_epi8(15);
-#pragma GCC unroll 4
-    for (int step = 0; step < QUANT_STEPS; step += 2) {
-        bytes_step(n_rows, sum, _mm256_and_si256(half_load(w), half),
-                   _mm256_and_si256(half_load(w + HALF_BYTES), half), q);
+    for (int step = first; step < end; step++) {
+        __m256i w0 = step_load(form, w, step), w1 = step_load(form, w + HALF_BYTES, step);
+#pragma GCC unroll 6
+        for (int i = 0; i < n_rows; i++) {
+            __m256i quad = word_spread(q + 4 * (step * n_rows + i));
+            sum[i][0] = _mm256_dpbusd_avx_epi32(sum[i][0], w0, quad);
+            sum[i][1] = _mm256_dpbusd_avx_epi32(sum[i][1], w1, quad);
+        }
         w = quant_again(w);
-        bytes_step(n_rows, sum, _mm256_and_si256(_mm256_srli_epi16(half_load(w), 4), half),
-                   _mm256_and_si256(_mm256_srli_epi16(half_load(w + HALF_BYTES), 4), half),
-                   q + 4 * n_rows);
-        w += QUANT_STEP_BYTES;
-        q += 8 * n_rows;
     }
 }
 
 INLINE_ALWAYS void quant_store(enum weight_form form, const struct quant_group *group,
-                               int step_stride, uint8_t *start, uint8_t *q)
+                               int step_stride, uint8_t *q)
 {
-    quant_store_bytes(form, group, step_stride, start, q);
+    (void)form;
+    quant_store_bytes(group, step_stride, q);
 }
 
 #include "model/backend/cpu/kernels/quant/impl.h"

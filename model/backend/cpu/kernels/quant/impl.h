@@ -2,15 +2,15 @@
  * it
  *   quant_tile(rows, form, d)   sums and chains of a tile of rows, always inlined with constants
  *   QUANT_TILE_ROWS             rows of the largest tile, at most 8
+ *   quant_is_wide(form)         whether the form is multiplied with activations of 16 bits
  *   quant_round(in, group)      rounds 32 bf16 to integers
- *   quant_step_bytes(form)      of the four integers of a step of a row
- *   quant_store(form, group, step_stride, start, q)
- *                               writes a row's start, and its integers from q on
+ *   quant_store(form, group, step_stride, q)
+ *                               writes a row's integers from q on
  *
  * A block of 32 columns is two vectors of 16. For up to a tile of rows, a block is read in one
  * pass. With more rows, the groups are taken in chunks that stay in the first-level cache while all
  * tiles pass over them, so that weights are read from memory once. The accumulators rest in `park`
- * in between, which changes no bit. */
+ * in between, which changes no bit. A chunk begins with a super-block. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -28,39 +28,65 @@ enum {
 
 typedef void quant_tile_fn(const struct quant_dots *d);
 
-#define QUANT_TILE(rows)                                \
-    static void int8_##rows(const struct quant_dots *d) \
-    {                                                   \
-        quant_tile(rows, WEIGHTS_INT8, d);              \
-    }                                                   \
-    static void int4_##rows(const struct quant_dots *d) \
-    {                                                   \
-        quant_tile(rows, WEIGHTS_INT4, d);              \
+/* The tiles of a form, one for each number of rows. */
+#define QUANT_TILE(name, form, rows)                      \
+    static void name##_##rows(const struct quant_dots *d) \
+    {                                                     \
+        quant_tile(rows, form, d);                        \
     }
 
-QUANT_TILE(1)
-QUANT_TILE(2)
-#if QUANT_TILE_ROWS >= 6
-QUANT_TILE(3)
-QUANT_TILE(4)
-QUANT_TILE(5)
-QUANT_TILE(6)
-#endif
-#if QUANT_TILE_ROWS >= 8
-QUANT_TILE(7)
-QUANT_TILE(8)
+#if QUANT_TILE_ROWS == 8
+#define QUANT_TILES(name, form) \
+    QUANT_TILE(name, form, 1)   \
+    QUANT_TILE(name, form, 2)   \
+    QUANT_TILE(name, form, 3)   \
+    QUANT_TILE(name, form, 4)   \
+    QUANT_TILE(name, form, 5)   \
+    QUANT_TILE(name, form, 6)   \
+    QUANT_TILE(name, form, 7)   \
+    QUANT_TILE(name, form, 8)
+#define QUANT_NAMES(name) \
+    NULL, name##_1, name##_2, name##_3, name##_4, name##_5, name##_6, name##_7, name##_8
+#elif QUANT_TILE_ROWS == 6
+#define QUANT_TILES(name, form) \
+    QUANT_TILE(name, form, 1)   \
+    QUANT_TILE(name, form, 2)   \
+    QUANT_TILE(name, form, 3)   \
+    QUANT_TILE(name, form, 4)   \
+    QUANT_TILE(name, form, 5)   \
+    QUANT_TILE(name, form, 6)
+#define QUANT_NAMES(name) NULL, name##_1, name##_2, name##_3, name##_4, name##_5, name##_6
+#else
+#define QUANT_TILES(name, form) QUANT_TILE(name, form, 1) QUANT_TILE(name, form, 2)
+#define QUANT_NAMES(name)       NULL, name##_1, name##_2
 #endif
 
-/* [rows][form is int4] */
-static quant_tile_fn *const quant_tiles[QUANT_TILE_ROWS + 1][2] = {
-    [1] = {int8_1, int4_1}, [2] = {int8_2, int4_2},
-#if QUANT_TILE_ROWS >= 6
-    [3] = {int8_3, int4_3}, [4] = {int8_4, int4_4}, [5] = {int8_5, int4_5}, [6] = {int8_6, int4_6},
-#endif
-#if QUANT_TILE_ROWS >= 8
-    [7] = {int8_7, int4_7}, [8] = {int8_8, int4_8},
-#endif
-};
+#define QUANT_FORMS(EACH)          \
+    EACH(int8, WEIGHTS_INT8)       \
+    EACH(int4, WEIGHTS_INT4)       \
+    EACH(q4_0, WEIGHTS_Q4_0)       \
+    EACH(q4_1, WEIGHTS_Q4_1)       \
+    EACH(q5_0, WEIGHTS_Q5_0)       \
+    EACH(q5_1, WEIGHTS_Q5_1)       \
+    EACH(q8_0, WEIGHTS_Q8_0)       \
+    EACH(q2_k, WEIGHTS_Q2_K)       \
+    EACH(q3_k, WEIGHTS_Q3_K)       \
+    EACH(q4_k, WEIGHTS_Q4_K)       \
+    EACH(q5_k, WEIGHTS_Q5_K)       \
+    EACH(q6_k, WEIGHTS_Q6_K)       \
+    EACH(iq4_nl, WEIGHTS_IQ4_NL)   \
+    EACH(iq4_xs, WEIGHTS_IQ4_XS)   \
+    EACH(u4_f16, WEIGHTS_U4_F16)   \
+    EACH(u4_bf16, WEIGHTS_U4_BF16) \
+    EACH(u4_f32, WEIGHTS_U4_F32)   \
+    EACH(u8_f32, WEIGHTS_U8_F32)
+
+QUANT_FORMS(QUANT_TILES)
+
+#define QUANT_ROW(name, form) [form] = {QUANT_NAMES(name)},
+
+static quant_tile_fn *const quant_tiles[WEIGHT_FORMS][QUANT_TILE_ROWS + 1] = {
+    QUANT_FORMS(QUANT_ROW)};
 
 /* ---- tiles ---- */
 
@@ -82,19 +108,24 @@ static int first_row_of_tile(int n_rows, int tile)
     return tile * (n_rows / n_tiles) + (tile < n_larger ? tile : n_larger);
 }
 
+static int step_bytes(enum weight_form form)
+{
+    return quant_is_wide(form) ? 8 : 4;
+}
+
 static size_t row_group_bytes(enum weight_form form)
 {
-    return QUANT_HEAD_BYTES + (size_t)(QUANT_STEPS * quant_step_bytes(form));
+    return QUANT_HEAD_BYTES + (size_t)(QUANT_STEPS * step_bytes(form));
 }
 
 /* ---- matmul ---- */
 
 /* A block and the tiles that pass over it together. */
 struct quant_pass {
-    enum weight_form form;
-    const uint8_t *w;
+    const struct quant_matrix *matrix;
+    const uint8_t *w;  /* the block */
     const uint8_t *in; /* the panels of all rows of the matmul */
-    int n_groups, n_rows;
+    int n_rows;
     int first_tile, end_tile;
     bool hops;
     float *park; /* [rows of the tiles][32] */
@@ -105,17 +136,20 @@ static void quant_run_tile(const struct quant_pass *p, int tile, struct quant_do
                            int first_group)
 {
     int first_row = first_row_of_tile(p->n_rows, tile), n_rows = rows_of_tile(p->n_rows, tile);
-    size_t before = (size_t)first_row * (size_t)p->n_groups + (size_t)n_rows * (size_t)first_group;
-    d->x = p->in + before * row_group_bytes(p->form);
+    enum weight_form form = p->matrix->form;
+    size_t before =
+        (size_t)first_row * (size_t)p->matrix->n_groups + (size_t)n_rows * (size_t)first_group;
+    d->x = p->in + before * row_group_bytes(form);
+    d->n_first = first_group ? GROUP_SUPER : GROUP_SUPER - p->matrix->first_group;
     d->acc = p->park + (first_row - first_row_of_tile(p->n_rows, p->first_tile)) * QUANT_COLUMNS;
-    quant_tiles[n_rows][p->form == WEIGHTS_INT4](d);
+    quant_tiles[form][n_rows](d);
 }
 
 /* A single tile passes over the whole block and prefetches ahead of itself. */
 static void quant_stream(const struct quant_pass *p)
 {
     struct quant_dots d = {.w = p->w,
-                           .n_groups = p->n_groups,
+                           .n_groups = p->matrix->n_groups,
                            .near = p->hops ? NEAR_BYTES : AHEAD_BYTES,
                            .far = p->hops ? FAR_BYTES : 0};
     quant_run_tile(p, p->first_tile, &d, 0);
@@ -125,15 +159,17 @@ static void quant_stream(const struct quant_pass *p)
  * vector of a group; in two hops, the first tile makes the second. */
 static void quant_chunk(const struct quant_pass *p, int first_group, int n_groups)
 {
-    size_t bytes = quant_group_bytes(p->form);
-    int lines = (int)bytes / LINE_BYTES, n_vectors = 2 * (p->end_tile - p->first_tile);
-    int shared_lines = (lines + n_vectors - 1) / n_vectors;
-    struct quant_dots d = {.w = p->w + (size_t)first_group * bytes,
+    size_t at = quant_group_offset(p->matrix, first_group);
+    size_t end_at = quant_group_offset(p->matrix, first_group + n_groups);
+    int lines = (int)((end_at - at) / LINE_BYTES), n_tiles = p->end_tile - p->first_tile;
+    int n_portions = 2 * n_groups * n_tiles;
+    int shared_lines = (lines + n_portions - 1) / n_portions;
+    struct quant_dots d = {.w = p->w + at,
                            .n_groups = n_groups,
                            .near = p->hops ? NEAR_BYTES : 0,
                            .next_is_near = !p->hops};
-    const uint8_t *end = d.w + 2 * (size_t)n_groups * bytes;
-    d.next = d.w + (size_t)n_groups * bytes;
+    d.next = p->w + end_at;
+    const uint8_t *end = d.next + (end_at - at);
     for (int tile = p->first_tile; tile < p->end_tile; tile++) {
         d.next_lines = d.next < end ? shared_lines : 0;
         quant_run_tile(p, tile, &d, first_group);
@@ -144,13 +180,16 @@ static void quant_chunk(const struct quant_pass *p, int first_group, int n_group
 
 static void quant_pass_run(const struct quant_pass *p)
 {
+    const struct quant_matrix *w = p->matrix;
     if (p->end_tile - p->first_tile == 1) {
         quant_stream(p);
         return;
     }
-    int step = CHUNK_BYTES / (int)quant_group_bytes(p->form);
-    for (int group = 0; group < p->n_groups; group += step) {
-        quant_chunk(p, group, p->n_groups - group < step ? p->n_groups - group : step);
+    int step = CHUNK_BYTES / quant_group_bytes(w->form);
+    if (group_form_is_super(w->form)) step = most(step / GROUP_SUPER, 1) * GROUP_SUPER;
+    for (int group = 0, end; group < w->n_groups; group = end) {
+        end = least(group + step - (group ? 0 : w->first_group), w->n_groups);
+        quant_chunk(p, group, end - group);
     }
 }
 
@@ -172,12 +211,11 @@ static void quant_block(const struct quant_pass *p, const struct quant_call *cal
 static void quant_matmul(const struct quant_matrix *w, const struct quant_call *call)
 {
     _Alignas(64) float park[PARK_ROWS * QUANT_COLUMNS];
-    size_t block_bytes = (size_t)w->n_groups * quant_group_bytes(w->form);
+    size_t block_bytes = quant_block_bytes(w);
     int n_tiles = tiles_of_rows(call->n_rows), tiles_at_once = PARK_ROWS / QUANT_TILE_ROWS;
     int n_passes = (n_tiles + tiles_at_once - 1) / tiles_at_once;
-    struct quant_pass pass = {.form = w->form,
+    struct quant_pass pass = {.matrix = w,
                               .in = call->in,
-                              .n_groups = w->n_groups,
                               .n_rows = call->n_rows,
                               .hops = kernels_two_hops(),
                               .park = park};
@@ -201,10 +239,9 @@ static void group_quantize(enum weight_form form, const uint16_t *in, int n_rows
 {
     struct quant_group group;
     quant_round(in, &group);
-    memcpy(out + row * (int)sizeof group.scale, &group.scale, sizeof group.scale);
-    quant_store(form, &group, n_rows * quant_step_bytes(form),
-                out + (n_rows + row) * (int)sizeof(int32_t),
-                out + n_rows * QUANT_HEAD_BYTES + row * quant_step_bytes(form));
+    quant_store_head(&group, n_rows, row, out);
+    quant_store(form, &group, n_rows * step_bytes(form),
+                out + n_rows * QUANT_HEAD_BYTES + row * step_bytes(form));
 }
 
 /* Some groups of a row of a panel; `in` and `out` belong to group 0. */
@@ -238,7 +275,12 @@ static void quantize(const struct quant_rows *rows, int first_group, int end_gro
     }
 }
 
-#define KERNELS_QUANT_TABLE                          \
-    {                                                \
-        .quantize = quantize, .matmul = quant_matmul \
+static bool is_wide(enum weight_form form)
+{
+    return quant_is_wide(form);
+}
+
+#define KERNELS_QUANT_TABLE                                              \
+    {                                                                    \
+        .is_wide = is_wide, .quantize = quantize, .matmul = quant_matmul \
     }

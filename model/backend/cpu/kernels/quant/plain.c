@@ -1,83 +1,191 @@
-/* Integer kernels in plain C. Without an instruction for fma: a sum has 20 bits and a scale 24, so
- * their product is exact in double. It is added with rounding to odd and then rounded once more,
- * which gives the result of the fused step. */
+/* Integer kernels in plain C. Without an instruction for fma: a sum has at most 24 bits and a scale
+ * 24, so their product is exact in double. It is added with rounding to odd and then rounded once
+ * more, which gives the result of the fused step. */
 #include "model/backend/cpu/kernels/quant/tile.h"
 
 enum { COLUMNS = 16 };
 #define QUANT_TILE_ROWS 2
 
-static float chain_step(float acc, int32_t sum, float scale)
+INLINE_ALWAYS bool quant_is_wide(enum weight_form form)
+{
+    (void)form;
+    return false;
+}
+
+/* a * b has at most 48 bits. */
+static float chain_step(float acc, float a, float b)
 {
 #ifdef __FP_FAST_FMAF
-    return fmaf((float)sum, scale, acc);
+    return fmaf(a, b, acc);
 #else
-    return (float)num_add_to_odd((double)acc, (double)sum * (double)scale);
+    return (float)num_add_to_odd((double)acc, (double)a * (double)b);
 #endif
 }
 
-INLINE_ALWAYS int quant_step_bytes(enum weight_form form)
+/* ---- weights ---- */
+
+static const uint8_t table_16[16] = {GROUP_TABLE_16};
+
+/* The unsigned integers of a step of 16 columns. */
+INLINE_ALWAYS void step_load(enum weight_form form, const uint8_t *w, int step, uint8_t *q)
 {
-    (void)form;
-    return 4;
+    const struct group_form *f = &group_forms[form];
+    const uint8_t *low = w + quant_low_at(form, step), *high = w + quant_high_at(form, step);
+    const int low_shift = quant_low_shift(form, step), mask = quant_low_mask(form);
+    const int high_shift = f->high_bits ? step * f->high_bits % 8 : 0;
+    for (int i = 0; i < QUANT_STEP_BYTES; i++) {
+        int bits = low[i] >> low_shift & mask;
+        if (f->high_bits) {
+            bits |= (high[i] >> high_shift & ((1 << f->high_bits) - 1)) << f->low_bits;
+        }
+        q[i] = (uint8_t)bits;
+    }
+    for (int i = 0; f->is_table && i < QUANT_STEP_BYTES; i++) {
+        q[i] = table_16[q[i]];
+    }
 }
 
-/* Sums of 16 columns of a group of one row, whose steps of four k are step_stride apart. */
-static void int8_sums(int32_t *sum, const uint8_t *w, const int8_t *q, int step_stride)
+static uint16_t load_word(const uint8_t *at)
 {
-    for (int step = 0; step < QUANT_STEPS; step++) {
+    uint16_t word;
+    memcpy(&word, at, sizeof word);
+    return word;
+}
+
+/* The scale of a column; with runs, what their scales multiply. */
+INLINE_ALWAYS float scale_load(enum weight_form form, const uint8_t *w, const uint8_t *super,
+                               int column)
+{
+    switch (group_forms[form].scale) {
+    case GROUP_SCALE_BF16:
+        return num_bf16_to_float(load_word(w + 2 * column));
+    case GROUP_SCALE_F16:
+        return num_half_to_float(load_word(w + 2 * column));
+    case GROUP_SCALE_F32:
+        return quant_float(w + 4 * column);
+    case GROUP_SCALE_BYTE:
+        return num_half_to_float(load_word(super + 2 * column)) * (float)(int8_t)w[column];
+    case GROUP_SCALE_RUNS:
+        break;
+    }
+    return num_half_to_float(load_word(super + 2 * column));
+}
+
+/* ---- sums ---- */
+
+/* Sums of 16 columns of a run of a row, or of a whole group (run < 0), whose steps of four k are
+ * step_stride apart. */
+INLINE_ALWAYS void steps_sum(enum weight_form form, int32_t *sum, const uint8_t *w, const int8_t *q,
+                             int step_stride, int run)
+{
+    const int first = run > 0 ? QUANT_RUN_STEPS : 0;
+    const int end = run == 0 ? QUANT_RUN_STEPS : QUANT_STEPS;
+#pragma GCC unroll 8
+    for (int step = first; step < end; step++) {
+        const int8_t *x = q + step * step_stride;
+        uint8_t u[QUANT_STEP_BYTES];
+        step_load(form, w, step, u);
         for (int i = 0; i < COLUMNS; i++) {
             sum[i] +=
-                w[4 * i] * q[0] + w[4 * i + 1] * q[1] + w[4 * i + 2] * q[2] + w[4 * i + 3] * q[3];
+                u[4 * i] * x[0] + u[4 * i + 1] * x[1] + u[4 * i + 2] * x[2] + u[4 * i + 3] * x[3];
         }
-        w += QUANT_STEP_BYTES;
-        q += step_stride;
     }
 }
 
-static void int4_sums(int32_t *sum, const uint8_t *w, const int8_t *q, int step_stride)
+/* What the sum of a row begins with. */
+INLINE_ALWAYS void sum_begin(enum weight_form form, int32_t *sum, int32_t x_sum)
 {
-    for (int step = 0; step < QUANT_STEPS; step += 2) {
-        for (int i = 0; i < COLUMNS; i++) {
-            for (int j = 0; j < 4; j++) {
-                sum[i] += (w[4 * i + j] & 15) * q[j] + (w[4 * i + j] >> 4) * q[step_stride + j];
+    for (int i = 0; i < COLUMNS; i++) {
+        sum[i] = group_forms[form].offset * x_sum;
+    }
+}
+
+/* Sums of a group of row `row`, as exact floats. column: the first one of the vector. */
+INLINE_ALWAYS void group_sums(enum weight_form form, float *total, const uint8_t *w, int column,
+                              const uint8_t *x, int n_rows, int row)
+{
+    const uint8_t *zeros = w + quant_scales_bytes(form) + column;
+    const uint8_t *values = w + quant_scales_bytes(form) + quant_minimums_bytes(form) +
+                            column / COLUMNS * quant_vector_bytes(form);
+    const int8_t *q = (const int8_t *)x + n_rows * QUANT_HEAD_BYTES + 4 * row;
+    int32_t x_sum = quant_sum(x, n_rows, row), sum[COLUMNS];
+    if (quant_has_runs(form)) {
+#pragma GCC unroll 2
+        for (int run = 0; run < QUANT_RUNS; run++) {
+            const int8_t *scales = (const int8_t *)w + run * QUANT_COLUMNS + column;
+            sum_begin(form, sum, quant_run_sum(x, n_rows, row, run));
+            steps_sum(form, sum, values, q, 4 * n_rows, run);
+            for (int i = 0; i < COLUMNS; i++) {
+                float exact = (float)sum[i] * (float)scales[i];
+                total[i] = run == 0 ? exact : exact + total[i];
             }
         }
-        w += QUANT_STEP_BYTES;
-        q += 2 * step_stride;
+        return;
     }
+    sum_begin(form, sum, x_sum);
+    steps_sum(form, sum, values, q, 4 * n_rows, -1);
+    for (int i = 0; i < COLUMNS; i++) {
+        if (group_forms[form].minimum == GROUP_ZERO) sum[i] += zeros[i] * x_sum;
+        total[i] = (float)sum[i];
+    }
+}
+
+/* ---- chains ---- */
+
+INLINE_ALWAYS float chain_minimum(enum weight_form form, float chain, const uint8_t *minimums,
+                                  const uint8_t *super, int column, const uint8_t *x, int n_rows,
+                                  int row)
+{
+    enum group_minimum kind = group_forms[form].minimum;
+    if (kind == GROUP_NO_MINIMUM || kind == GROUP_ZERO) return chain;
+    float scaled = quant_scaled_sum(x, n_rows, row);
+    if (kind == GROUP_MINIMUM_F16) {
+        return chain_step(chain, num_half_to_float(load_word(minimums + 2 * column)), scaled);
+    }
+    float minimum = num_half_to_float(load_word(super + QUANT_STEP_BYTES + 2 * column));
+    if (kind == GROUP_MINIMUM_BYTE) {
+        return chain_step(chain, minimum * (float)minimums[column], scaled);
+    }
+    for (int run = 0; run < QUANT_RUNS; run++) {
+        scaled = (float)quant_run_sum(x, n_rows, row, run) * quant_scale(x, row);
+        chain = chain_step(chain, minimum * (float)minimums[run * QUANT_COLUMNS + column], scaled);
+    }
+    return chain;
 }
 
 /* A group of row `row` of a panel of n_rows. */
-static void row_group(enum weight_form form, const uint8_t *w, const uint8_t *x, int n_rows,
-                      int row, float *acc)
+INLINE_ALWAYS void row_group(enum weight_form form, const uint8_t *w, const uint8_t *super,
+                             const uint8_t *x, int n_rows, int row, float *acc)
 {
-    const int vector_bytes = quant_vector_bytes(form);
-    const int8_t *q = (const int8_t *)x + n_rows * QUANT_HEAD_BYTES + 4 * row;
-    for (int v = 0; v < QUANT_VECTORS; v++) {
-        const uint8_t *values = w + QUANT_SCALE_BYTES + v * vector_bytes;
-        int32_t sum[COLUMNS];
+    const uint8_t *minimums = w + quant_scales_bytes(form);
+    for (int first = 0; first < QUANT_COLUMNS; first += COLUMNS) {
+        float total[COLUMNS];
+        group_sums(form, total, w, first, x, n_rows, row);
         for (int i = 0; i < COLUMNS; i++) {
-            sum[i] = quant_start(x, n_rows, row);
-        }
-        (form == WEIGHTS_INT8 ? int8_sums : int4_sums)(sum, values, q, 4 * n_rows);
-        for (int i = 0; i < COLUMNS; i++) {
-            uint16_t scale;
-            memcpy(&scale, w + sizeof scale * (size_t)(COLUMNS * v + i), sizeof scale);
-            float *out = acc + COLUMNS * v + i;
-            *out = chain_step(*out, sum[i], num_bf16_to_float(scale) * quant_scale(x, row));
+            int column = first + i;
+            float scale = scale_load(form, w, super, column) * quant_scale(x, row);
+            float chain = chain_step(acc[column], total[i], scale);
+            acc[column] = chain_minimum(form, chain, minimums, super, column, x, n_rows, row);
         }
     }
 }
 
 INLINE_ALWAYS void quant_tile(int n_rows, enum weight_form form, const struct quant_dots *d)
 {
-    const uint8_t *w = d->w, *x = d->x;
-    for (int group = 0; group < d->n_groups; group++) {
+    const uint8_t *w = d->w, *x = d->x, *super = w;
+    int until = d->n_first; /* groups until the next super-block */
+    w += quant_super_bytes(form);
+    for (int group = 0; group < d->n_groups; group++, until--) {
+        if (quant_super_bytes(form) && until == 0) {
+            super = w;
+            w += quant_super_bytes(form);
+            until = GROUP_SUPER;
+        }
         for (int i = 0; i < n_rows; i++) {
-            row_group(form, w, x, n_rows, i, d->acc + i * QUANT_COLUMNS);
+            row_group(form, w, super, x, n_rows, i, d->acc + i * QUANT_COLUMNS);
         }
         w += quant_group_bytes(form);
-        x += n_rows * (QUANT_HEAD_BYTES + QUANT_STEPS * quant_step_bytes(form));
+        x += n_rows * (QUANT_HEAD_BYTES + QUANT_GROUP);
     }
 }
 
@@ -99,19 +207,18 @@ static void quant_round(const uint16_t *in, struct quant_group *out)
         float x = num_bf16_to_float(in[i]) * factor + shift;
         out->q[i] = (int16_t)(num_float_to_bits(x) - 0x4b400000u);
     }
-    for (int i = 0; i < QUANT_GROUP; i += 4) {
-        out->sums[0] += out->q[i] + out->q[i + 1];
-        out->sums[1] += out->q[i + 2] + out->q[i + 3];
+    for (int i = 0; i < QUANT_GROUP / QUANT_RUNS; i++) {
+        out->sums[0] += out->q[i];
+        out->sums[1] += out->q[i + QUANT_GROUP / QUANT_RUNS];
     }
     out->scale = most / 127.0f;
 }
 
 static void quant_store(enum weight_form form, const struct quant_group *group, int step_stride,
-                        uint8_t *start, uint8_t *q)
+                        uint8_t *q)
 {
     int8_t bytes[QUANT_GROUP];
-    int32_t value = (form == WEIGHTS_INT8 ? -128 : -8) * (group->sums[0] + group->sums[1]);
-    memcpy(start, &value, sizeof value);
+    (void)form;
     for (int i = 0; i < QUANT_GROUP; i++) {
         bytes[i] = (int8_t)group->q[i];
     }

@@ -26,12 +26,13 @@ INLINE_ALWAYS uint32_t words_largest(__m256i a, __m256i b)
     return (uint32_t)_mm_extract_epi16(least, 0) ^ 0x7fffu;
 }
 
-/* Sums of the first and of the last two k of every step. */
-INLINE_ALWAYS void pairs_sum(__m256i a, __m256i b, int32_t sums[2])
+/* Sums of a and of b. */
+INLINE_ALWAYS void runs_sum(__m256i a, __m256i b, int32_t sums[QUANT_RUNS])
 {
-    __m256i pairs = _mm256_madd_epi16(_mm256_add_epi16(a, b), _mm256_set1_epi16(1));
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i pairs = _mm256_hadd_epi32(_mm256_madd_epi16(a, ones), _mm256_madd_epi16(b, ones));
     __m128i four = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
-    __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
+    __m128i two = _mm_hadd_epi32(four, four);
     sums[0] = _mm_cvtsi128_si32(two);
     sums[1] = _mm_extract_epi32(two, 1);
 }
@@ -48,23 +49,20 @@ INLINE_ALWAYS void quant_round(const uint16_t *in, struct quant_group *out)
     __m256 factor = _mm256_set1_ps(127.0f / most);
     a = words_round(a, factor);
     b = words_round(b, factor);
-    pairs_sum(a, b, out->sums);
+    runs_sum(a, b, out->sums);
     _mm256_store_si256((__m256i *)(void *)out->q, a);
     _mm256_store_si256((__m256i *)(void *)(out->q + 16), b);
     out->scale = most / 127.0f;
 }
 
-/* Integers of 8 bits, and one start of 32 bits. */
-INLINE_ALWAYS void quant_store_bytes(enum weight_form form, const struct quant_group *group,
-                                     int step_stride, uint8_t *start, uint8_t *q)
+/* Integers of 8 bits. */
+INLINE_ALWAYS void quant_store_bytes(const struct quant_group *group, int step_stride, uint8_t *q)
 {
     __m256i a = _mm256_load_si256((const __m256i *)(const void *)group->q);
     __m256i b = _mm256_load_si256((const __m256i *)(const void *)(group->q + 16));
     uint32_t steps[QUANT_STEPS];
     __m256i bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(a, b), 0xd8);
     _mm256_storeu_si256((__m256i *)(void *)steps, bytes);
-    int32_t value = (form == WEIGHTS_INT8 ? -128 : -8) * (group->sums[0] + group->sums[1]);
-    memcpy(start, &value, sizeof value);
 #pragma GCC unroll 8
     for (int step = 0; step < QUANT_STEPS; step++) {
         memcpy(q + step * step_stride, &steps[step], sizeof steps[step]);
