@@ -86,6 +86,12 @@ static void set_weight(const struct checkpoint *ck, struct weight *weight,
     }
 }
 
+/* Vectors are no matrices, whatever they are stored in. */
+static bool is_matrix_of_blocks(const struct tensor *tensor)
+{
+    return tensor->weight.dtype == DTYPE_BLOCKS && tensor->entry->n_dims > 1;
+}
+
 /* All tensors but the tables that the config has. Their names are in one block. */
 static int add_tensors(struct checkpoint *ck, struct error *err)
 {
@@ -112,6 +118,7 @@ static int add_tensors(struct checkpoint *ck, struct error *err)
         set_entry(entry, &tensors[i]);
         *tensor = (struct tensor){.name = at, .shown = tensors[i].name, .entry = entry};
         set_weight(ck, &tensor->weight, &tensors[i]);
+        if (is_matrix_of_blocks(tensor)) ck->cfg.stored = WEIGHTS_BLOCKS;
         at += strlen(name) + 1;
     }
 out:

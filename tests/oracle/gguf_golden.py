@@ -23,7 +23,7 @@ FILES = [
     ("llama_bias", TYPES.BF16, "llama"),
     ("llama_untied", TYPES.Q8_0, "llama"),
     ("qwen2_bias", TYPES.BF16, "qwen2"),
-    ("qwen2_bias", TYPES.Q4_0, "qwen2"),
+    ("qwen3_norm", TYPES.Q4_0, "qwen3"),
     ("qwen3_norm", TYPES.BF16, "qwen3"),
 ]
 PAIRED = ("llama",)

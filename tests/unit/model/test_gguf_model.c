@@ -21,6 +21,7 @@ static float *logits_of(const char *model, int n_ranks, int *n_vocab)
 {
     int32_t tokens[N_TOKENS], blocks[RIG_BLOCKS];
     struct rig rig;
+    rig_weights = NULL; /* as the model is stored */
     rig_open(&rig, model, n_ranks, "auto", 2);
     *n_vocab = rig.n_vocab;
     for (int i = 0; i < N_TOKENS; i++) {
