@@ -7,9 +7,10 @@ endif()
 outrider_room(numerics FOLDERS model/numerics LINK outrider_base)
 outrider_room(gguf FOLDERS model/gguf LINK outrider_numerics)
 outrider_room(jinja FOLDERS model/jinja LINK outrider_base PkgConfig::JANSSON ${UTF8PROC_LIB})
+outrider_room(tokenizer_gguf FOLDERS model/tokenizer/gguf LINK outrider_gguf PkgConfig::JANSSON)
 outrider_room(tokenizer FOLDERS model/tokenizer
   LINK outrider_base PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::XXHASH ${UTF8PROC_LIB}
-  HIDDEN outrider_jinja)
+  HIDDEN outrider_jinja outrider_tokenizer_gguf)
 outrider_room(config FOLDERS model/checkpoint/config LINK outrider_numerics PkgConfig::JANSSON)
 outrider_room(checkpoint_gguf FOLDERS model/checkpoint/gguf
   LINK outrider_gguf PkgConfig::JANSSON)

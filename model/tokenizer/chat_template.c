@@ -1,4 +1,4 @@
-/* The template of a model's folder, and the values that it is given. */
+/* The template of a model's folder or GGUF file, and the values that it is given. */
 #include "model/tokenizer/chat_template.h"
 
 #include <stdatomic.h>
@@ -10,6 +10,7 @@
 #include "base/system/file.h"
 #include "base/text/json.h"
 #include "model/jinja/jinja.h"
+#include "model/tokenizer/gguf/chat.h"
 
 enum { PATH_BYTES = CHAT_TEMPLATE_PATH_BYTES, FILE_BYTES_MAX = 16 << 20 };
 
@@ -132,6 +133,27 @@ static int set_special(struct chat_source *source, const json_t *config, const j
     return failed ? error_set(err, ERR_NO_MEMORY, "no memory for a chat template") : 0;
 }
 
+/* The special tokens of a GGUF file, and its template unless `file` names another one. */
+static int read_gguf(struct chat_source *source, const char *path, const char *file,
+                     struct error *err)
+{
+    struct gguf *gguf = NULL;
+    struct gguf_text text = {0};
+    int rc = 0;
+    TRY(gguf_open(&gguf, path, err));
+    TRY(gguf_special_texts(&source->special, gguf, err));
+    TRY(set_path(source->origin, "", file ? file : path, err));
+    if (file) {
+        TRY(take_file(source, err));
+    } else {
+        TRY(gguf_chat_template(&text, gguf, err));
+        if (text.len) TRY(keep_text(source, text.data, text.len, err));
+    }
+out:
+    gguf_close(gguf);
+    return rc;
+}
+
 int chat_source_read(struct chat_source *source, const char *folder, const char *file,
                      struct error *err)
 {
@@ -139,6 +161,7 @@ int chat_source_read(struct chat_source *source, const char *folder, const char 
     char path[PATH_BYTES];
     json_t *config = NULL, *map = NULL;
     *source = (struct chat_source){0};
+    if (folder && gguf_is_file(folder)) return read_gguf(source, folder, file, err);
     if (folder) TRY(read_json(path, folder, "tokenizer_config.json", &config, err));
     if (folder) TRY(read_json(path, folder, "special_tokens_map.json", &map, err));
     TRY(set_special(source, config, map, err));

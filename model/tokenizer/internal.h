@@ -13,8 +13,8 @@
  *                                 template: BOS and the like
  *
  * Bytes that are not UTF-8 directly become their byte tokens. decode.c and detokenize.c turn ids
- * into text. read_vocabulary.c, read_components.c, read_decoder.c and table.c build all this from
- * the file. */
+ * into text. read_vocabulary.c, read_merges.c, read_components.c, read_decoder.c and table.c build
+ * all this from the file. */
 #pragma once
 
 #include <jansson.h>
@@ -22,6 +22,7 @@
 #include "model/tokenizer/added.h"
 #include "model/tokenizer/bpe.h"
 #include "model/tokenizer/decode.h"
+#include "model/tokenizer/gguf/vocabulary.h"
 #include "model/tokenizer/ids.h"
 #include "model/tokenizer/normalize.h"
 #include "model/tokenizer/pretokenize.h"
@@ -41,14 +42,34 @@ struct tokenizer {
     struct added_set raw, normalized; /* searched before, after the normalizer */
     struct decoder decoder;
     struct token_ids prefix, suffix; /* of the post-processor's template */
+    const char *remark;              /* about the file, or NULL */
 };
 
-/* ---- Reading the file: read_vocabulary.c (vocabulary, merges, added tokens), read_components.c
- * (components that work on text), read_decoder.c (decoder and template). ---- */
+/* ---- Reading the file: read_vocabulary.c (vocabulary, added tokens), read_merges.c,
+ * read_components.c (components that work on text), read_decoder.c (decoder and template). ---- */
 
-/* config: its "added_tokens_decoder" may name more added tokens; or NULL. */
+/* config: its "added_tokens_decoder" may name more added tokens; or NULL. lists: the vocabulary and
+ * the merges, where root does not have them; or NULL. */
 int tokenizer_read(struct tokenizer *tok, const json_t *root, const json_t *config,
-                   const char *origin, struct error *err);
+                   const struct gguf_vocabulary *lists, const char *origin, struct error *err);
+
+/* All of a GGUF file. */
+int tokenizer_read_gguf(struct tokenizer *tok, const struct gguf *gguf, struct error *err);
+
+/* Needs the token table. merges: of tokenizer.json, unless there are lists. */
+int tokenizer_read_merges(struct tokenizer *tok, const json_t *merges,
+                          const struct gguf_vocabulary *lists, const char *origin,
+                          struct error *err);
+
+/* A merge of two tokens into one. */
+struct ranked_merge {
+    int32_t left, right, id;
+};
+
+/* Makes the merges of a vocabulary without a list of them, the first one first: rank_merges.c. The
+ * caller frees them. Errors: ERR_NO_MEMORY. */
+int rank_merges(struct ranked_merge **merges, size_t *n, const struct token_table *table,
+                const struct gguf_vocabulary *lists, struct error *err);
 
 int tokenizer_read_normalizer(struct tokenizer *tok, const json_t *node, int depth,
                               const char *origin, struct error *err);

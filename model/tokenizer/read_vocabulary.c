@@ -1,7 +1,8 @@
-/* tokenizer.json as a whole: the vocabulary, the merges and the added tokens; its components are
- * read in read_components.c and read_decoder.c. The file is not trusted: ids are bounded, every id
- * and every content is unique, merges name tokens that exist. "truncation" and "padding" are
- * ignored, because a server never cuts or pads a prompt unless it is asked to. */
+/* tokenizer.json as a whole: the vocabulary and the added tokens; its merges are read in
+ * read_merges.c, its components in read_components.c and read_decoder.c. The file is not trusted:
+ * ids are bounded, every id and every content is unique, merges name tokens that exist.
+ * "truncation" and "padding" are ignored, because a server never cuts or pads a prompt unless it is
+ * asked to. */
 #include "model/tokenizer/internal.h"
 
 #include <stdio.h>
@@ -15,14 +16,13 @@ struct reader {
     struct tokenizer *tok;
     const char *origin;
     const json_t *model, *merges;
-    const json_t *added; /* a list */
-    json_t *vocab;       /* content to id */
-    json_t *more_added;  /* id to token */
+    const json_t *added;                 /* a list */
+    json_t *vocab;                       /* content to id */
+    json_t *more_added;                  /* id to token */
+    const struct gguf_vocabulary *lists; /* in place of vocab and merges; or NULL */
     struct matcher matcher;
     struct normalizer_scratch scratch;
 };
-
-static const char space_mark[] = "\xe2\x96\x81";
 
 static int read_id(const struct reader *r, const json_t *value, int32_t *id, struct error *err)
 {
@@ -85,7 +85,7 @@ static int check_shape(struct reader *r, const json_t *root, const json_t *confi
     }
     int rc = read_model_flags(r, err);
     if (rc) return rc;
-    if (!json_is_object(r->vocab) || !json_is_array(r->merges)) {
+    if (!r->lists && (!json_is_object(r->vocab) || !json_is_array(r->merges))) {
         return error_set(err, ERR_FORMAT, "%s: the model has no \"vocab\" or no \"merges\"",
                          r->origin);
     }
@@ -114,8 +114,12 @@ static int count_ids(const struct reader *r, int *n_ids, struct error *err)
 {
     const char *key;
     json_t *value;
-    int32_t id = 0, most = -1;
+    int32_t id = 0, most = r->lists ? r->lists->n - 1 : -1;
     int rc = 0;
+    if (most >= TOKENIZER_MAX_IDS) {
+        return error_set(err, ERR_UNSUPPORTED, "%s has %d tokens, more than %d", r->origin,
+                         (int)most + 1, (int)TOKENIZER_MAX_IDS);
+    }
     json_object_foreach(r->vocab, key, value)
     {
         TRY(read_id(r, value, &id, err));
@@ -141,6 +145,11 @@ static int read_vocab(struct reader *r, struct error *err)
     json_t *value;
     int32_t id = 0;
     int rc = 0;
+    for (id = 0; r->lists && id < r->lists->n; id++) {
+        struct text content = {r->lists->tokens[id].data, r->lists->tokens[id].len};
+        if (!content.len) continue;
+        TRY(token_table_add(&r->tok->table, id, content, TOKEN_MODEL, r->origin, err));
+    }
     json_object_foreach(r->vocab, key, value)
     {
         struct text content = {key, strlen(key)};
@@ -151,87 +160,7 @@ out:
     return rc;
 }
 
-/* ---- merges ---- */
-
-/* "a b" or ["a", "b"]. */
-static int split_merge(const struct reader *r, const json_t *merge, size_t index, struct text *left,
-                       struct text *right, struct error *err)
-{
-    const json_t *a = json_array_get(merge, 0);
-    const json_t *b = json_array_get(merge, 1);
-    if (json_is_string(merge)) {
-        const char *text = json_string_value(merge);
-        const char *blank = strchr(text, ' ');
-        if (blank && !strchr(blank + 1, ' ')) {
-            *left = (struct text){text, (size_t)(blank - text)};
-            *right = (struct text){blank + 1, strlen(blank + 1)};
-        }
-    } else if (json_array_size(merge) == 2 && json_is_string(a) && json_is_string(b)) {
-        *left = (struct text){json_string_value(a), json_string_length(a)};
-        *right = (struct text){json_string_value(b), json_string_length(b)};
-    }
-    if (left->len && right->len) return 0;
-    return error_set(err, ERR_FORMAT, "%s: merge %zu is not a pair of tokens", r->origin, index);
-}
-
-static int find_merge_token(const struct reader *r, const char *data, size_t len, size_t index,
-                            int32_t *id, struct error *err)
-{
-    *id = token_table_find(&r->tok->table, data, len, TOKEN_MODEL);
-    if (*id >= 0) return 0;
-    return error_set(err, ERR_FORMAT,
-                     "%s: merge %zu names \"%.*s\", which is not in the vocabulary", r->origin,
-                     index, text_shown_length(data, len, 80), data);
-}
-
-static bool begins_with_mark(struct text text)
-{
-    return text.len >= 3 && memcmp(text.data, space_mark, 3) == 0;
-}
-
-static bool ends_with_mark(struct text text)
-{
-    return text.len >= 3 && memcmp(text.data + text.len - 3, space_mark, 3) == 0;
-}
-
-static int read_merge(struct reader *r, size_t index, uint32_t rank, struct text_buf *joined,
-                      struct error *err)
-{
-    struct text left = {0}, right = {0};
-    int32_t a, b, id;
-    int rc = 0;
-    joined->len = 0;
-    TRY(split_merge(r, json_array_get(r->merges, index), index, &left, &right, err));
-    TRY(find_merge_token(r, left.data, left.len, index, &a, err));
-    TRY(find_merge_token(r, right.data, right.len, index, &b, err));
-    TRY(text_buf_append(joined, left.data, left.len, err));
-    TRY(text_buf_append(joined, right.data, right.len, err));
-    TRY(find_merge_token(r, joined->data, joined->len, index, &id, err));
-    pair_map_put(&r->tok->bpe.pairs, a, b, rank, id);
-    if (begins_with_mark(right) && !ends_with_mark(left)) r->tok->bpe.cut_before_space = false;
-out:
-    return rc;
-}
-
-static int read_merges(struct reader *r, struct error *err)
-{
-    struct bpe *bpe = &r->tok->bpe;
-    struct text_buf joined = {0};
-    size_t n = json_array_size(r->merges);
-    uint32_t rank = 0;
-    int rc = 0;
-    bpe->cut_before_space = !bpe->byte_level && !bpe->ignore_merges &&
-                            token_table_find(&r->tok->table, space_mark, 3, TOKEN_MODEL) >= 0;
-    TRY(pair_map_init(&bpe->pairs, n, err));
-    for (size_t i = 0; i < n; i++) {
-        const char *text = json_string_value(json_array_get(r->merges, i));
-        if (text && strncmp(text, "#version", 8) == 0) continue; /* the head of a merges.txt */
-        TRY(read_merge(r, i, rank++, &joined, err));
-    }
-out:
-    text_buf_free(&joined);
-    return rc;
-}
+/* ---- bytes and the unknown token ---- */
 
 static int read_unknown(struct reader *r, struct error *err)
 {
@@ -428,9 +357,9 @@ out:
 }
 
 int tokenizer_read(struct tokenizer *tok, const json_t *root, const json_t *config,
-                   const char *origin, struct error *err)
+                   const struct gguf_vocabulary *lists, const char *origin, struct error *err)
 {
-    struct reader r = {.tok = tok, .origin = origin};
+    struct reader r = {.tok = tok, .lists = lists, .origin = origin};
     const json_t *post = json_member(root, "post_processor");
     int n_ids = 0, rc = 0;
     TRY(check_shape(&r, root, config, err));
@@ -439,7 +368,7 @@ int tokenizer_read(struct tokenizer *tok, const json_t *root, const json_t *conf
     TRY(count_ids(&r, &n_ids, err));
     TRY(token_table_init(&tok->table, n_ids, err));
     TRY(read_vocab(&r, err));
-    TRY(read_merges(&r, err));
+    TRY(tokenizer_read_merges(tok, r.merges, lists, origin, err));
     TRY(read_unknown(&r, err));
     find_byte_tokens(tok);
     TRY(make_pieces(&r, err));

@@ -54,7 +54,7 @@ static int parse_all(struct tokenizer **tok, const char *json, size_t len,
     TRY(json_parse_text(&root, json ? json : "", len, origin, err));
     TRY(named_tokens_gather(&named, root, files, err));
     TRY(mem_array(tok, 1, sizeof **tok, err));
-    TRY(tokenizer_read(*tok, root, named, origin, err));
+    TRY(tokenizer_read(*tok, root, named, NULL, origin, err));
 out:
     json_decref(root);
     json_decref(named);
@@ -68,6 +68,26 @@ out:
     return rc;
 }
 
+int tokenizer_open_gguf(struct tokenizer **tok, const struct gguf *gguf, struct error *err)
+{
+    int rc = mem_array(tok, 1, sizeof **tok, err);
+    if (!rc) rc = tokenizer_read_gguf(*tok, gguf, err);
+    if (rc) {
+        tokenizer_close(*tok);
+        *tok = NULL;
+    }
+    return rc;
+}
+
+static int open_gguf(struct tokenizer **tok, const char *path, struct error *err)
+{
+    struct gguf *gguf = NULL;
+    int rc = gguf_open(&gguf, path, err);
+    if (!rc) rc = tokenizer_open_gguf(tok, gguf, err);
+    gguf_close(gguf);
+    return rc;
+}
+
 int tokenizer_open(struct tokenizer **tok, const char *folder, struct error *err)
 {
     int rc = 0;
@@ -75,6 +95,7 @@ int tokenizer_open(struct tokenizer **tok, const char *folder, struct error *err
     struct file_view file = {0};
     struct named_files files = {0};
     *tok = NULL;
+    if (gguf_is_file(folder)) return open_gguf(tok, folder, err);
     rc = map_file(&file, path, folder, "tokenizer.json", err);
     if (rc == ERR_NOT_FOUND || rc == ERR_IO) {
         rc = model_folder_explain(folder, "tokenizer.json", rc, err);
@@ -155,6 +176,11 @@ void tokenizer_close(struct tokenizer *tok)
     free(tok->bpe.pairs.slots);
     token_table_free(&tok->table);
     free(tok);
+}
+
+const char *tokenizer_remark(const struct tokenizer *tok)
+{
+    return tok->remark;
 }
 
 void tokenizer_count_added(const struct tokenizer *tok, size_t *n_before, size_t *n_after)

@@ -1,6 +1,7 @@
-/* Text to token ids and back, as a Hugging Face tokenizer.json says: byte-level BPE (GPT-2, Llama
- * 3, Qwen 2) and SentencePiece-style BPE with byte fallback (Llama 2, Mistral). Immutable after
- * open; encoding and decoding may run in several threads at once. */
+/* Text to token ids and back, as a Hugging Face tokenizer.json or the metadata of a GGUF file say:
+ * byte-level BPE (GPT-2, Llama 3, Qwen 2) and SentencePiece-style BPE with byte fallback (Llama 2,
+ * Mistral, Gemma). Immutable after open; encoding and decoding may run in several threads at
+ * once. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,13 +11,17 @@
 #include "base/error.h"
 #include "model/tokenizer/ids.h"
 
+struct gguf;
 struct tokenizer;
 
 /* Reads FOLDER/tokenizer.json, and the tokens that tokenizer_config.json, special_tokens_map.json
- * and added_tokens.json name, where there are such files.
+ * and added_tokens.json name, where there are such files; or a GGUF file, if `folder` is one.
  * Errors: ERR_NOT_FOUND, ERR_FORMAT, ERR_UNSUPPORTED (names the component that is not
  * understood). */
 int tokenizer_open(struct tokenizer **tok, const char *folder, struct error *err);
+
+/* As tokenizer_open, for a GGUF file that is open; it is not needed after that. */
+int tokenizer_open_gguf(struct tokenizer **tok, const struct gguf *gguf, struct error *err);
 
 /* As tokenizer_open, from memory; the fuzz target's entry. config_json may be NULL. */
 int tokenizer_parse(struct tokenizer **tok, const char *json, size_t len, const char *config_json,
@@ -51,6 +56,9 @@ int tokenizer_encode_broken(const struct tokenizer *tok, const char *text, size_
 
 /* Counts the tokens that TOKENIZER_ADD_SPECIAL puts before a text and after it. */
 void tokenizer_count_added(const struct tokenizer *tok, size_t *n_before, size_t *n_after);
+
+/* A sentence about an oddity of the file that is no error; NULL: there is none. */
+const char *tokenizer_remark(const struct tokenizer *tok);
 
 /* 1 + the highest id that the file names. */
 int tokenizer_vocab_size(const struct tokenizer *tok);

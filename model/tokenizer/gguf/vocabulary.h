@@ -1,0 +1,46 @@
+/* The vocabulary of a GGUF file's tokenizer, checked: every token is UTF-8, and every list has one
+ * entry for each token. */
+#pragma once
+
+#include "model/gguf/gguf.h"
+
+enum gguf_token_type {
+    GGUF_TOKEN_NORMAL = 1,
+    GGUF_TOKEN_UNKNOWN = 2,
+    GGUF_TOKEN_CONTROL = 3,
+    GGUF_TOKEN_USER_DEFINED = 4, /* found in a text before it is cut into words; not special */
+    GGUF_TOKEN_UNUSED = 5,
+    GGUF_TOKEN_BYTE = 6
+};
+
+/* Where the file has no merges, they follow from the ranks of the tokens. */
+enum gguf_ranking {
+    GGUF_RANK_MERGES, /* the file has merges */
+    GGUF_RANK_SCORES, /* the token of the highest score is made first */
+    GGUF_RANK_IDS     /* the token of the lowest id is */
+};
+
+struct gguf_vocabulary {
+    int n;
+    struct gguf_text *tokens; /* [n]; an empty one: no token has this id */
+    uint8_t *types;           /* [n] of gguf_token_type */
+    char *respelled;          /* owned; texts of tokens that do not lie in the file */
+    enum gguf_ranking ranking;
+    struct gguf_array merges; /* texts, "left right" */
+    struct gguf_array scores; /* n of them */
+};
+
+/* True if the file's tokenizer is SentencePiece's, false if it is byte-level BPE.
+ * Errors: ERR_FORMAT the file does not say; ERR_UNSUPPORTED it is another one. */
+int gguf_is_sentencepiece(const struct gguf *gguf, bool *is, struct error *err);
+
+/* Reads the tokens; what is returned points into the file. Errors: ERR_FORMAT, ERR_UNSUPPORTED,
+ * ERR_NO_MEMORY; free *v also then. */
+int gguf_vocabulary_read(struct gguf_vocabulary *v, const struct gguf *gguf, struct error *err);
+void gguf_vocabulary_free(struct gguf_vocabulary *v);
+
+/* Reads the token that `key` names; *id keeps its value, the default, without this key. n: ids of
+ * the file. is_needed: an id outside of 0 .. n-1 is an error, otherwise it is none (-1).
+ * Errors: ERR_FORMAT. */
+int gguf_read_token_id(const struct gguf *gguf, const char *key, int n, bool is_needed, int *id,
+                       struct error *err);
