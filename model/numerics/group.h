@@ -44,7 +44,9 @@ struct group_form {
 
 enum { GROUP_SUPER = 8 /* groups of a super-block */ };
 
-/* Constants, so that kernels are compiled for each form. Forms without integers have zeros. */
+/* Constants, so that kernels are compiled for each form. Forms without integers have zeros. Not for
+ * C++, which has no named entries of arrays. */
+#ifndef __cplusplus
 static const struct group_form group_forms[WEIGHT_FORMS] = {
     [WEIGHTS_INT8] = {8, 0, 128, false, GROUP_SCALE_BF16, GROUP_NO_MINIMUM},
     [WEIGHTS_INT4] = {4, 0, 8, false, GROUP_SCALE_BF16, GROUP_NO_MINIMUM},
@@ -73,6 +75,8 @@ static inline bool group_form_is_super(enum weight_form form)
 {
     return group_forms[form].scale >= GROUP_SCALE_BYTE;
 }
+
+#endif
 
 /* A group between reading and packing. Of the fields after q a form uses those that it has. */
 struct weight_group {
