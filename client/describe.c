@@ -1,9 +1,10 @@
-/* outrider describe: what a coordinator serves, and with which workers. */
+/* outrider describe: what a coordinator serves, and with which workers; or a model on disk. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "client/client.h"
+#include "client/describe_model.h"
 #include "client/figures/figures.h"
 #include "client/server.h"
 #include "client/terminal.h"
@@ -14,8 +15,15 @@ enum { HEX_BYTES = 20, NAME_BYTES = 32 };
 struct describe {
     struct connection connection;
     bool is_json;
+    const char *model; /* NULL: a coordinator is asked */
     struct server server;
 };
+
+static int take_word(void *fields, char *word, struct error *err)
+{
+    struct describe *d = fields;
+    return client_take_argument(&d->model, word, "model", err);
+}
 
 #define FIELD(member) OPTION_FIELD(struct describe, member)
 
@@ -27,18 +35,24 @@ static const struct option_row rows[] = {
 };
 
 static const char doc[] =
-    "Prints what the coordinator serves, and by which workers.\v"
-    "It answers also while it is not serving and says why.\n\n" CLIENT_STATUS_DOC;
+    "Prints what the coordinator serves, and by which workers; with MODEL, what that folder or "
+    "GGUF "
+    "file holds: architecture, sizes, the types of its tensors, context and tokenizer.\v"
+    "A coordinator answers also while it is not serving and says why. MODEL needs no "
+    "server.\n\n" CLIENT_STATUS_DOC;
 
 static int prepare(struct describe *d, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {
         .variables = "OUTRIDER_DESCRIBE_",
         .name = "describe",
+        .args_doc = "[MODEL]",
         .doc = doc,
+        .take = take_word,
         .parts = {{rows, d, NULL}, {connection_rows, &d->connection, NULL}}};
     int rc = 0;
     TRY(option_program_parse(&program, argc, argv, err));
+    if (d->model) goto out;
     TRY(connection_open(&d->connection, err));
 out:
     return rc;
@@ -236,6 +250,7 @@ static int run(struct describe *d, struct error *err)
 {
     struct service_description desc;
     int rc = 0;
+    if (d->model) return describe_model(d->model, d->is_json, err);
     TRY(server_open(&d->server, &d->connection, 0, err));
     TRY(server_describe(&d->server, &desc, err));
     if (d->is_json) return client_print_json(describe_json(&desc), err);
@@ -253,7 +268,7 @@ int describe_main(int argc, char **argv)
     if (prepare(&d, argc, argv, &err)) {
         status = client_fail_local(&err);
     } else if (run(&d, &err)) {
-        server_explain(&d.server, &err);
+        if (!d.model) server_explain(&d.server, &err);
         status = client_fail(&err);
     }
     server_close(&d.server);

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/system/process.h"
 #include "base/threads/beat.h"
+#include "model/checkpoint/kinds.h"
 #include "model/checkpoint/served_name.h"
 #include "model/tokenizer/tokenizer.h"
 #include "proto/step_limit.h"
@@ -312,19 +313,21 @@ static void show_cache(const struct worker *w)
 static void show_ready(const struct worker *w, int64_t load_ms)
 {
     char pin[PIN_TEXT_BYTES], ends[ENDS_TEXT_BYTES];
+    char tensors[STORED_KINDS_BYTES], rounded[STORED_KINDS_BYTES];
     const struct model *model = verifier_model(w->verifier);
     const struct pack_cache_report *report = model_pack_report(model);
+    checkpoint_show_kinds(w->checkpoint, tensors, rounded);
     log_line(LOG_LEVEL_INFO, "ready",
              "rank=%d ranks=%d collectives=%s address=%s model=%s arithmetic=%s kernels=%s "
              "kernels_reason=\"%s\" threads=%d pin=%s weights_mb=%zu kv_mb=%zu pack_cache=%s "
-             "load_ms=%lld ends=%s metrics=%s",
+             "load_ms=%lld ends=%s tensors=%s rounded_to_bf16=%s metrics=%s",
              w->group.comm->rank, w->group.comm->size, w->group.comm->ops->name,
              listener_address(w->listener), w->options.model, w->description.arithmetic,
              w->description.kernels, w->backend->kernels_reason, w->options.backend.n_threads,
              placement_show(&w->threads.placement, pin, sizeof pin),
              model_weight_bytes(model) >> 20, model_kv_bytes(model) >> 20,
              pack_cache_state_name(report ? report->state : PACK_CACHE_OFF), (long long)load_ms,
-             conventions_show_ends(&w->description.ends, ends, sizeof ends),
+             conventions_show_ends(&w->description.ends, ends, sizeof ends), tensors, rounded,
              probes_address(w->probes));
 }
 

@@ -21,7 +21,7 @@ FILES = [
     ("llama_f32", TYPES.F32, "llama"),
     ("llama_f16", TYPES.F16, "llama"),
     ("llama_bias", TYPES.BF16, "llama"),
-    ("llama_untied", TYPES.Q8_0, "llama"),
+    ("llama_wide_heads", TYPES.Q8_0, "llama"),
     ("qwen2_bias", TYPES.BF16, "qwen2"),
     ("qwen3_norm", TYPES.Q4_0, "qwen3"),
     ("qwen3_norm", TYPES.BF16, "qwen3"),

@@ -1,0 +1,10 @@
+/* outrider describe MODEL: a model on this machine's disk, without a server. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/error.h"
+
+/* Prints what the folder or GGUF file holds, for people or as one JSON object. Errors: those of
+ * checkpoint_open; ERR_IO. */
+int describe_model(const char *model, bool is_json, struct error *err);
