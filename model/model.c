@@ -288,7 +288,7 @@ void model_close(struct model *model)
     free(model);
 }
 
-/* What the row's position means for the rotations and the scale of q. */
+/* Places the angles and the scale of q that belong to a row's position. */
 static void place_position(struct model *m, int row, int position)
 {
     const struct model_config *cfg = m->cfg;

@@ -80,7 +80,19 @@ out:
 /* Takes the fields of config.json that are no part of the configuration. */
 static void take_rest(struct checkpoint *ck, const struct config_rest *rest)
 {
+    const struct rope_config *rope = &ck->cfg.ropes[0];
     ck->n_guessing_layers = rest->n_guessing_layers;
+    if (rope->kind == ROPE_LONG && ck->cfg.max_positions > rope->original_max_positions) {
+        snprintf(ck->remarks[CHECKPOINT_LONG_ROPE], sizeof ck->remarks[0],
+                 "texts of every length are rotated by the long factors, because the context of %d "
+                 "is longer than the %d that the short ones are for; with "
+                 "\"max_position_embeddings\" = %d in config.json they would hold",
+                 ck->cfg.max_positions, rope->original_max_positions, rope->original_max_positions);
+    }
+    if (rest->is_text_part) {
+        snprintf(ck->remarks[CHECKPOINT_TEXT_PART], sizeof ck->remarks[0],
+                 "the model also takes images; only its text part is read");
+    }
     memcpy(ck->unknown_keys, rest->unknown, sizeof ck->unknown_keys);
     if (!rest->n_unknown) return;
     snprintf(ck->remarks[CHECKPOINT_UNKNOWN_KEYS], sizeof ck->remarks[0],
@@ -144,6 +156,7 @@ void checkpoint_close(struct checkpoint *ck)
     checkpoint_close_files(ck);
     gguf_close(ck->gguf);
     free(ck->tensors);
+    free(ck->renamed);
     free(ck->layout);
     free(ck->whole_layout);
     free(ck->layers);

@@ -273,6 +273,7 @@ int checkpoint_open_folder(struct checkpoint *ck, struct config_rest *rest, stru
     TRY(read_config(ck, rest, err));
     TRY(checkpoint_layout(&ck->cfg, &ck->layout, &ck->n_layout, err));
     TRY(open_tensors(ck, err));
+    TRY(checkpoint_rename_tensors(ck, rest->is_text_part, err));
     TRY(look_for_strays(ck, err));
 out:
     return rc;

@@ -15,6 +15,8 @@
 #include "model/checkpoint/remark.h"
 #include "model/checkpoint/safetensors.h"
 
+struct renamed_tensor;
+
 /* A tensor that is there. */
 struct tensor {
     const char *name;
@@ -53,7 +55,8 @@ struct checkpoint {
     int n_guessing_layers; /* layers of the files after these, which are not read */
     char unknown_keys[CONFIG_UNKNOWN_BYTES];                   /* "": there are none */
     char remarks[CHECKPOINT_REMARKS][CHECKPOINT_REMARK_BYTES]; /* "": nothing to say */
-    struct tensor *tensors; /* ascending by name once open is done */
+    struct renamed_tensor *renamed; /* what renamed tensors point to; NULL: none are (names.c) */
+    struct tensor *tensors;         /* ascending by name once open is done */
     size_t n_tensors;
     struct weight_file *files;
     size_t n_files;
@@ -98,6 +101,10 @@ const char *checkpoint_shown_name(const struct checkpoint *ck, const char *name,
                                   char room[GGUF_NAME_BYTES]);
 /* "config.json", or the words for what a GGUF file has in its place. */
 const char *checkpoint_config_words(const struct checkpoint *ck);
+
+/* names.c: gives the tensors of the files the names that the layout has. is_text_part: config.json
+ * is of a model that also sees. Errors: ERR_FORMAT, ERR_NO_MEMORY. */
+int checkpoint_rename_tensors(struct checkpoint *ck, bool is_text_part, struct error *err);
 
 /* unread.c, for a folder whose tensors are sorted. The first one is called before layers are
  * chosen: where config.json ties the head to the embedding, but the files have another head, the

@@ -5,5 +5,7 @@ enum checkpoint_remark {
     CHECKPOINT_UNKNOWN_KEYS, /* config.json has keys that nobody knows */
     CHECKPOINT_OWN_HEAD,     /* the head is not the embedding, though config.json says so */
     CHECKPOINT_STRAY_FILES,  /* weights that lie in the folder and are not read */
+    CHECKPOINT_LONG_ROPE,    /* which factors of a rotation hold */
+    CHECKPOINT_TEXT_PART,    /* parts of the model are not read */
     CHECKPOINT_REMARKS
 };

@@ -56,6 +56,7 @@ static void set_scale(const struct synthetic_model *model, const struct tensor_s
         break;
     case ROLE_NORM:
     case ROLE_HEAD_NORM:
+        if (cfg->norm_offset) mean = 0;
         break;
     case ROLE_FROM_DIM:
         scale = unit, mean = 0;

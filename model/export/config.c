@@ -208,6 +208,15 @@ static void write_quantization(FILE *out, const struct model_config *cfg)
             cfg->stored == WEIGHTS_INT8 ? 8 : 4, cfg->stored_group);
 }
 
+int export_config_check(const struct model_config *cfg, struct error *err)
+{
+    if (!family_of_architecture(cfg->architecture)->is_read_only) return 0;
+    return error_set(err, ERR_UNSUPPORTED,
+                     "models of the class %s cannot be exported; those of Llama, Mistral and Qwen "
+                     "can",
+                     cfg->architecture);
+}
+
 int export_config_text(const struct model_config *cfg, char **text, size_t *len, struct error *err)
 {
     const struct model_family *family = family_of_architecture(cfg->architecture);

@@ -269,6 +269,7 @@ int model_export(const char *model, const char *folder, const struct export_opti
     int rc = 0;
     *result = (struct export_result){0};
     TRY(checkpoint_open(&e.ck, model, err));
+    TRY(export_config_check(checkpoint_config(e.ck), err));
     checkpoint_expect_whole(e.ck);
     TRY(export_list_init(&e.list, e.ck, options->form, err));
     TRY(cut_shards(&e, err));

@@ -6,6 +6,9 @@
 
 #include "model/checkpoint/config/config.h"
 
+/* Errors: ERR_UNSUPPORTED models of this architecture are read but not written. */
+int export_config_check(const struct model_config *cfg, struct error *err);
+
 /* config.json as Hugging Face's classes write it for this architecture, in the form of transformers
  * 4 ("rope_theta" beside "rope_scaling"), which its fifth version and other engines read as well.
  * Every key for which they may assume another value is written. config_parse of the text gives cfg

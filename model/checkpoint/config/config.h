@@ -110,7 +110,7 @@ const struct layer_kind *config_layer(const struct model_config *cfg, int layer)
 /* The number of rotation tables that the layers use: the first ones of ropes, at least 1. */
 int config_n_ropes(const struct model_config *cfg);
 
-/* The scale of the layers' scores, where 0 stands for 1 / sqrt(E). */
+/* Returns the scale of the layers' scores: 1 / sqrt(E) where the kind has 0. */
 float config_attention_scale(const struct model_config *cfg, const struct layer_kind *kind);
 
 /* The most positions that any layer sees through its window; 0: some layer sees all that there can

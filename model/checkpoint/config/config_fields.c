@@ -155,7 +155,7 @@ static const struct config_field *hashed_field(int place)
     return NULL;
 }
 
-/* What a kind has besides its window, if there is anything. */
+/* The properties of a kind besides its window, if it has any. */
 static size_t put_kind(const struct layer_kind *kind, int i, char *bytes, size_t size)
 {
     const struct layer_kind plain = {.window = kind->window};

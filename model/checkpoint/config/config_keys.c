@@ -28,7 +28,7 @@ struct switch_key {
     enum demand demand;
 };
 
-/* Read by config_parse.c, config_rope.c and config_quant.c. */
+/* Read by config_parse.c, config_rope.c and config_quant.c; keys of a family are in its row. */
 static const char *const read_keys[] = {
     "architectures",
     "model_type",
@@ -68,6 +68,7 @@ static const char *const harmless_keys[] = {
     "_flash_attn_2_enabled",
     "_from_model_config",
     "_name_or_path",
+    "_sliding_window_pattern", /* "layer_types" says it, too */
     "attention_dropout",
     "attention_probs_dropout_prob",
     "attn_impl",
@@ -76,6 +77,7 @@ static const char *const harmless_keys[] = {
     "bad_words_ids",
     "begin_suppress_tokens",
     "bos_token",
+    "cache_implementation",
     "chunk_size_feed_forward",
     "classifier_dropout",
     "cls_token_id",
@@ -107,6 +109,15 @@ static const char *const harmless_keys[] = {
     "length_penalty",
     "license",
     "loss_type",
+    "mamba_chunk_size", /* of layers that "layer_types" must not have */
+    "mamba_conv_bias",
+    "mamba_d_conv",
+    "mamba_d_head",
+    "mamba_d_state",
+    "mamba_expand",
+    "mamba_n_groups",
+    "mamba_n_heads",
+    "mamba_proj_bias",
     "mask_token_id",
     "max_length",
     "max_new_tokens",
@@ -152,6 +163,7 @@ static const char *const harmless_keys[] = {
     "task_specific_params",
     "temperature",
     "tf_legacy_loss",
+    "time_step_limit",
     "tokenizer_class",
     "tokenizer_file",
     "top_k",
@@ -254,6 +266,7 @@ static const struct switch_key switches[] = {
     {"dual_chunk_attention_config", MUST_BE_OFF},
     {"full_attention_interval", MUST_BE_OFF},
     {"full_attn_idxs", MUST_BE_OFF},
+    {"full_attn_mod", MUST_BE_ONE},
     {"global_attn_every_n_layers", MUST_BE_OFF},
     {"hybrid_layer_pattern", MUST_BE_OFF},
     {"hybrid_override_pattern", MUST_BE_OFF},
@@ -277,6 +290,7 @@ static const struct switch_key switches[] = {
     /* Positions. */
     {"alibi", MUST_BE_OFF},
     {"global_rope_theta", MUST_BE_OFF},
+    {"interpolate_factor", MUST_BE_ONE},
     {"is_neox_style", MUST_BE_TRUE},
     {"local_rope_theta", MUST_BE_OFF},
     {"long_factor", MUST_BE_OFF},
@@ -513,7 +527,8 @@ static bool is_met(enum demand demand, const json_t *value)
     return false;
 }
 
-int config_keys_check(json_t *root, const char *origin, struct error *err)
+int config_keys_check(json_t *root, const struct model_family *family, const char *origin,
+                      struct error *err)
 {
     char shown[CONFIG_VALUE_BYTES];
     for (void *at = json_object_iter(root); at; at = json_object_iter_next(root, at)) {
@@ -521,6 +536,7 @@ int config_keys_check(json_t *root, const char *origin, struct error *err)
         const json_t *value = json_object_iter_value(at);
         const struct switch_key *found = find_switch(key);
         if (json_is_null(value) || !found || is_met(found->demand, value)) continue;
+        if (family_has_key(family, key)) continue;
         return error_set(err, ERR_UNSUPPORTED, "%s: \"%s\" = %s is not supported", origin, key,
                          config_keys_show(value, shown));
     }
@@ -534,7 +550,8 @@ static void list_key(char text[CONFIG_UNKNOWN_BYTES], const char *key)
     snprintf(text + len, CONFIG_UNKNOWN_BYTES - len, "%s\"%.40s\"", len ? ", " : "", key);
 }
 
-int config_keys_unknown(json_t *root, char text[CONFIG_UNKNOWN_BYTES])
+int config_keys_unknown(json_t *root, const struct model_family *family,
+                        char text[CONFIG_UNKNOWN_BYTES])
 {
     enum { SHOWN = 5 };
     int n = 0;
@@ -542,6 +559,7 @@ int config_keys_unknown(json_t *root, char text[CONFIG_UNKNOWN_BYTES])
     for (void *at = json_object_iter(root); at; at = json_object_iter_next(root, at)) {
         const char *key = json_object_iter_key(at);
         if (is_off(json_object_iter_value(at)) || is_known(key) || find_switch(key)) continue;
+        if (family_has_key(family, key)) continue;
         if (n++ < SHOWN) list_key(text, key);
     }
     if (n > SHOWN) {

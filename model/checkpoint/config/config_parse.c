@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "base/text/json.h"
+#include "model/checkpoint/config/config_family.h"
 #include "model/checkpoint/config/config_keys.h"
 #include "model/checkpoint/config/config_quant.h"
 #include "model/checkpoint/config/config_rope.h"
@@ -24,7 +25,8 @@ enum {
 /* One file being read. */
 struct reading {
     struct model_config *cfg;
-    json_t *root;
+    json_t *root; /* the file, or its "text_config" */
+    bool is_text_part;
     const struct model_family *family;
     const char *origin;
 };
@@ -38,11 +40,49 @@ static int unsupported(const struct reading *in, const char *key, struct error *
 
 static int wrong_family(const struct reading *in, const char *key, struct error *err)
 {
-    char shown[CONFIG_VALUE_BYTES], list[256];
+    char shown[CONFIG_VALUE_BYTES], list[400];
     family_list(list, sizeof list);
     return error_set(err, ERR_UNSUPPORTED, "%s: \"%s\" = %s is not supported; these are: %s",
                      in->origin, key, config_keys_show(json_object_get(in->root, key), shown),
                      list);
+}
+
+/* Models that also see: their text part is a model of a family here. */
+static const struct {
+    const char *architecture, *model_type;
+} seeing[] = {
+    {"Gemma3ForConditionalGeneration", "gemma3"},
+    {"Mistral3ForConditionalGeneration", "mistral3"},
+};
+
+/* Makes the text part of such a model the object that is read. What the file has outside of it and
+ * what holds for texts, too, is taken over. */
+static int find_text_part(struct reading *in, struct error *err)
+{
+    static const char *const shared[] = {"bos_token_id", "eos_token_id", "quantization_config",
+                                         "tie_word_embeddings"};
+    const json_t *list = json_member(in->root, "architectures");
+    const char *name = json_string_value(json_array_get(list, 0));
+    const char *type = json_string_value(json_member(in->root, "model_type"));
+    json_t *text = json_member(in->root, "text_config");
+    bool is_seeing = false;
+    for (size_t i = 0; i < sizeof seeing / sizeof *seeing; i++) {
+        const char *value = name ? name : type;
+        const char *wanted = name ? seeing[i].architecture : seeing[i].model_type;
+        is_seeing = is_seeing || (value && strcmp(value, wanted) == 0);
+    }
+    if (!is_seeing) return 0;
+    if (!json_is_object(text)) {
+        return error_set(err, ERR_FORMAT, "%s lacks the object \"text_config\"", in->origin);
+    }
+    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
+        json_t *value = json_member(in->root, shared[i]);
+        if (value && !json_member(text, shared[i])) json_object_set(text, shared[i], value);
+    }
+    json_object_del(text, "architectures");
+    in->root = text;
+    in->is_text_part = true;
+    return 0;
 }
 
 /* transformers chooses the class by model_type, other programs by architectures: both must
@@ -68,10 +108,23 @@ out:
     return rc;
 }
 
+/* The text part of a model that also sees may leave out what its class has as default. */
+static int default_dimension(const struct reading *in, const char *key)
+{
+    const struct model_family *family = in->family;
+    if (!in->is_text_part) return NOT_SET;
+    if (strcmp(key, "num_attention_heads") == 0) return family->text_heads;
+    if (strcmp(key, "vocab_size") == 0) return family->text_vocab;
+    if (strcmp(key, "max_position_embeddings") == 0) return family->text_positions;
+    return NOT_SET;
+}
+
 static int read_demanded(const struct reading *in, const char *key, int least, int most, int *out,
                          struct error *err)
 {
     if (!json_member(in->root, key)) {
+        *out = default_dimension(in, key);
+        if (*out != NOT_SET) return 0;
         return error_set(err, ERR_FORMAT, "%s lacks \"%s\"", in->origin, key);
     }
     return json_read_int(in->root, key, least, most, out, in->origin, err);
@@ -137,7 +190,9 @@ static int read_shape(const struct reading *in, struct error *err)
     int rc = 0;
     TRY(read_demanded(in, "num_hidden_layers", 1, LAYERS_MAX, &cfg->n_layers, err));
     TRY(read_demanded(in, "hidden_size", 1, MOST_WIDTH, &cfg->dim, err));
-    TRY(read_demanded(in, "intermediate_size", 1, MOST_WIDTH, &cfg->ffn_dim, err));
+    bool is_shared = in->family->tensors == TENSORS_OF_SHARED_MLP;
+    TRY(read_demanded(in, is_shared ? "shared_intermediate_size" : "intermediate_size", 1,
+                      MOST_WIDTH, &cfg->ffn_dim, err));
     TRY(read_demanded(in, "vocab_size", 1, MOST_VOCAB, &cfg->vocab_size, err));
     TRY(read_demanded(in, "max_position_embeddings", 1, MOST_POSITIONS, &cfg->max_positions, err));
     TRY(read_heads(in, err));
@@ -169,7 +224,6 @@ static int read_biases(const struct reading *in, struct error *err)
     cfg->qkv_bias = attention || in->family->qkv_bias;
     cfg->o_bias = attention;
     cfg->mlp_bias = mlp;
-    cfg->qk_norm = in->family->qk_norm;
 out:
     return rc;
 }
@@ -253,16 +307,19 @@ static int read_generation(struct model_config *cfg, const char *text, size_t le
 static int read_all(struct reading *in, struct error *err)
 {
     struct model_config *cfg = in->cfg;
+    struct layer_kind kind = {0}; /* what all layers have */
     int rc = 0;
     if (!json_is_object(in->root)) {
         return error_set(err, ERR_FORMAT, "%s is not an object", in->origin);
     }
+    TRY(find_text_part(in, err));
     TRY(read_family(in, err));
-    TRY(config_keys_check(in->root, in->origin, err));
+    TRY(config_keys_check(in->root, in->family, in->origin, err));
     TRY(read_shape(in, err));
     TRY(read_biases(in, err));
-    TRY(config_window_read(cfg, in->root, in->family, in->origin, err));
-    TRY(config_rope_read(cfg, in->root, in->origin, err));
+    TRY(config_family_read(cfg, &kind, in->root, in->family, in->origin, err));
+    TRY(config_rope_read(cfg, in->root, in->family, in->origin, err));
+    TRY(config_window_read(cfg, &kind, in->root, in->family, in->origin, err));
     TRY(config_quant_read(cfg, in->root, in->origin, err));
     cfg->bos_id = -1;
     TRY(json_read_int(in->root, "bos_token_id", 0, cfg->vocab_size - 1, &cfg->bos_id, in->origin,
@@ -272,10 +329,11 @@ out:
     return rc;
 }
 
-static int read_rest(struct config_rest *rest, json_t *root, const char *origin, struct error *err)
+static int read_rest(struct config_rest *rest, json_t *root, const struct model_family *family,
+                     const char *origin, struct error *err)
 {
     *rest = (struct config_rest){0};
-    rest->n_unknown = config_keys_unknown(root, rest->unknown);
+    rest->n_unknown = config_keys_unknown(root, family, rest->unknown);
     return json_read_int(root, "num_nextn_predict_layers", 0, LAYERS_MAX, &rest->n_guessing_layers,
                          origin, err);
 }
@@ -285,15 +343,18 @@ int config_parse(struct model_config *cfg, const char *config_json, size_t confi
                  struct config_rest *rest, struct error *err)
 {
     struct reading in = {.cfg = cfg, .origin = origin};
+    json_t *file = NULL;
     int rc = 0;
     *cfg = (struct model_config){
         .sampling = {CONFIG_OPEN, CONFIG_OPEN, CONFIG_OPEN, CONFIG_OPEN, CONFIG_OPEN}};
-    TRY(json_parse_python(&in.root, config_json, config_len, origin, err));
+    TRY(json_parse_python(&file, config_json, config_len, origin, err));
+    in.root = file;
     TRY(read_all(&in, err));
     if (generation_json) TRY(read_generation(cfg, generation_json, generation_len, origin, err));
-    if (rest) TRY(read_rest(rest, in.root, origin, err));
+    if (rest) TRY(read_rest(rest, in.root, in.family, origin, err));
+    if (rest) rest->is_text_part = in.is_text_part;
 out:
-    json_decref(in.root);
+    json_decref(file);
     if (rc) *cfg = (struct model_config){0};
     return rc;
 }

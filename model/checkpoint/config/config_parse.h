@@ -3,6 +3,7 @@
  * a key that is known to change it; other keys are listed. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/error.h"
@@ -16,6 +17,8 @@ struct config_rest {
     int n_unknown;
     /* Layers after the model's own, which guess further tokens and whose tensors are not read. */
     int n_guessing_layers;
+    /* The file is of a model that also sees, and what was read is its "text_config". */
+    bool is_text_part;
 };
 
 /* Parses config.json (and generation_config.json, which may be NULL). `origin` names the file in

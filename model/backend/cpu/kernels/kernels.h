@@ -100,7 +100,7 @@ struct kernels {
     /* h[n] = bf16(silu(gate[n]) * up[n]). */
     void (*swiglu)(const float *gate, const float *up, int n, uint16_t *h);
 
-    /* The same with gelu_tanh (num_gelu_tanh) in place of silu. */
+    /* As swiglu, with num_gelu_tanh in place of silu. */
     void (*geglu)(const float *gate, const float *up, int n, uint16_t *h);
 
     /* x[n] = cap * tanh(x * factor), with num_tanh. */
