@@ -137,6 +137,12 @@ static int read_layer(const struct reading *in, int layer, struct layer_kind *ki
     TRY(read_rotates(in, layer, &rotates, err));
     if (in->types) {
         TRY(read_type(in, layer, &slides, err));
+    } else if (in->window == 0 && in->period > 0) {
+        rc = error_set(err, ERR_FORMAT,
+                       "%s: \"sliding_window\" is null, but layers of a %s model have a window "
+                       "unless \"layer_types\" says otherwise",
+                       in->origin, in->family->model_type);
+        goto out;
     } else if (in->family->windows == WINDOWS_UNROTATED) {
         slides = slides && !rotates;
     }

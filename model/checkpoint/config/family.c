@@ -53,8 +53,9 @@ static const struct model_family families[] = {
         .norm_offset = true,
         .scales_embedding = true,
         .is_read_only = true,
-        .keys = {"attention_bias", "sliding_window", "query_pre_attn_scalar", "hidden_act",
-                 "hidden_activation", "final_logit_softcapping", "attn_logit_softcapping"},
+        .keys = {"attention_bias", "sliding_window", "sliding_window_size", "query_pre_attn_scalar",
+                 "hidden_act", "hidden_activation", "final_logit_softcapping",
+                 "attn_logit_softcapping"},
     },
     {
         .architecture = "Gemma3ForCausalLM",

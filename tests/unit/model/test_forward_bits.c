@@ -4,7 +4,7 @@
  * hashes that the test prints in place of these. */
 #include "tests/support/forward_ways.h"
 
-enum { N_FORMS = 3, N_MODELS = 7 };
+enum { N_FORMS = 3, N_MODELS = 12 };
 
 static const char *const forms[N_FORMS] = {"bf16", "int8", "int4"};
 
@@ -20,6 +20,11 @@ static const struct {
     {GOLDEN "llama_rope_yarn_factor", {0x74c32020b4f98348, 0x3a92ce62ea76101a, 0x7e55ab159b60eecf}},
     {GOLDEN "mistral_window", {0x6d0887c5c84c534a, 0x72363560c09eac52, 0x068e577937c7ec28}},
     {GOLDEN "qwen3_slides_listed", {0xfcb0f56519750788, 0x44a1a4272da80bd0, 0x1afc9b7d654d4753}},
+    {GOLDEN "gemma2_softcap", {0x33e302e2634f75d1, 0x0157f48c921c4eb9, 0x0aaf10c3a19c8c20}},
+    {GOLDEN "gemma3_two_ropes", {0x13995f7ff4cc0d45, 0x92aa60cf02843686, 0xebd651255fd86402}},
+    {GOLDEN "phi3_partial", {0x4a94f3f3115556e4, 0xeb113ff3945cb36b, 0x2ec87940f9b11c89}},
+    {GOLDEN "olmo2_shared_heads", {0x9badb4f9902b03d8, 0x8bbd100d2d53cad5, 0x8409c877d761680d}},
+    {GOLDEN "granite_factors", {0x41ee5aa083583e86, 0xbf9174cd4dbfcd17, 0xfebb1dc474ee2cc1}},
 };
 
 /* FNV-1a */

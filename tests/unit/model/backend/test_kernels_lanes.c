@@ -206,6 +206,96 @@ START_TEST(swiglu_of_every_variant_is_the_scalar_definition)
 }
 END_TEST
 
+/* GELU with tanh, from the formula in double. */
+static double gelu_of(double x)
+{
+    double u = sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
+    return x / (1 + exp(-2 * u));
+}
+
+/* The functions of one number are near double where their results are normal. */
+START_TEST(gelu_and_tanh_are_near_double)
+{
+    float x[N_MAX];
+    for (int round = 0; round < 20; round++) {
+        fill_floats(x, N_MAX, round % 2 ? 20.0f : 3.0f);
+        for (int i = 0; i < N_MAX; i++) {
+            double wanted = gelu_of((double)x[i]);
+            ck_assert_double_le(fabs((double)num_gelu_tanh(x[i]) - wanted),
+                                fabs(wanted) * 2e-5 + 1e-36);
+            ck_assert_double_le(fabs((double)num_tanh(x[i]) - tanh((double)x[i])), 2e-7);
+        }
+    }
+    ck_assert(num_tanh(INFINITY) == 1 && num_tanh(-INFINITY) == -1 && num_tanh(0) == 0);
+}
+END_TEST
+
+START_TEST(geglu_of_every_variant_is_the_scalar_definition)
+{
+    float gate[N_MAX], up[N_MAX];
+    uint16_t h[N_MAX + 1];
+    for (int n = 1; n <= N_MAX; n += 1 + n / 8) {
+        fill_floats(gate, N_MAX, n % 2 ? 100.0f : 3.0f);
+        fill_floats(up, N_MAX, 4.0f);
+        gate[0] = INFINITY;
+        gate[n - 1] = -INFINITY;
+        up[n / 2] = NAN;
+        h[n] = 0x1234;
+        for (int v = 0; v < n_variants; v++) {
+            variants[v]->geglu(gate, up, n, h);
+            for (int i = 0; i < n; i++) {
+                float value = num_gelu_tanh(gate[i]) * up[i];
+                ck_assert(
+                    same(num_bf16_to_float(h[i]), num_bf16_to_float(num_float_to_bf16(value))));
+            }
+            ck_assert_uint_eq(h[n], 0x1234);
+        }
+    }
+}
+END_TEST
+
+START_TEST(softcap_of_every_variant_is_the_scalar_definition)
+{
+    float x[N_MAX], out[N_MAX];
+    for (int n = 1; n < N_MAX; n += 1 + n / 8) {
+        fill_floats(x, N_MAX, n % 2 ? 500.0f : 2.0f);
+        x[0] = INFINITY;
+        x[n - 1] = -INFINITY;
+        x[n / 2] = NAN;
+        for (int v = 0; v < n_variants; v++) {
+            memcpy(out, x, sizeof x);
+            variants[v]->softcap(out, n, 0.05f, 30.0f);
+            for (int i = 0; i < n; i++) {
+                ck_assert(same(out[i], 30.0f * num_tanh(x[i] * 0.05f)));
+            }
+            check_same(out + n, x + n, (size_t)(N_MAX - n), "past the end");
+        }
+    }
+}
+END_TEST
+
+START_TEST(squares_of_every_variant_are_those_of_rmsnorm)
+{
+    float x[HEAD_MAX], ones[HEAD_MAX], normed[HEAD_MAX];
+    for (int i = 0; i < HEAD_MAX; i++) {
+        ones[i] = 1;
+    }
+    for (int n = 2; n <= HEAD_MAX; n += 2) {
+        fill_floats(x, HEAD_MAX, 5.0f);
+        float sum = variants[0]->squares(x, n);
+        for (int v = 0; v < n_variants; v++) {
+            ck_assert(same(variants[v]->squares(x, n), sum));
+        }
+        memcpy(normed, x, sizeof x);
+        variants[0]->rmsnorm_head(normed, ones, 1e-6f, n);
+        float factor = 1.0f / sqrtf(sum / (float)n + 1e-6f);
+        for (int i = 0; i < n; i++) {
+            ck_assert(same(normed[i], x[i] * factor * ones[i]));
+        }
+    }
+}
+END_TEST
+
 /* Pointers to n parts of `size` elements each, in a shuffled order. */
 static struct kv_parts scatter(const uint16_t *data, size_t size, int n, const uint16_t **at)
 {
@@ -341,6 +431,10 @@ int main(void)
     tcase_add_test(tests, rmsnorm_variants_agree_and_are_near_double);
     tcase_add_test(tests, rmsnorm_head_variants_agree_and_are_near_double);
     tcase_add_test(tests, swiglu_of_every_variant_is_the_scalar_definition);
+    tcase_add_test(tests, gelu_and_tanh_are_near_double);
+    tcase_add_test(tests, geglu_of_every_variant_is_the_scalar_definition);
+    tcase_add_test(tests, softcap_of_every_variant_is_the_scalar_definition);
+    tcase_add_test(tests, squares_of_every_variant_are_those_of_rmsnorm);
     tcase_add_test(tests, scores_variants_agree_and_are_near_double);
     tcase_add_test(tests, weighted_sum_variants_agree_and_are_near_double);
     tcase_add_test(tests, kernels_leave_the_callers_denormals_on);
