@@ -164,9 +164,23 @@ static int cut_draft(struct synthetic_model *model, uint64_t n, struct error *er
     return 0;
 }
 
+/* The sizes of core and tail follow from what layers add, which a norm or a scale after it would
+ * change. */
+static bool adds_plainly(const struct model_config *cfg)
+{
+    return cfg->norms == NORMS_BEFORE && cfg->embedding_scale == 0 && cfg->logit_scale == 0 &&
+           cfg->logit_softcap == 0 && config_layer(cfg, 0)->residual_scale == 0;
+}
+
 static int apply(struct synthetic_model *model, const struct name *name, struct error *err)
 {
     int rc = 0;
+    if ((has(name, KEY_CORE) || has(name, KEY_AGREE)) && !adds_plainly(&model->cfg)) {
+        return error_set(err, ERR_ARGUMENT,
+                         "synthetic model: core=, tail= and agree= are not for models of the class "
+                         "%s, which norms or scales what layers add",
+                         model->cfg.architecture);
+    }
     model->seed = name->numbers[KEY_SEED];
     model->share_layers = model->cfg.n_layers;
     model->tail = has(name, KEY_TAIL) ? name->ratios[KEY_TAIL] : 1;

@@ -74,6 +74,23 @@ START_TEST(options_override_the_shape)
 }
 END_TEST
 
+/* Norms that are stored less 1 have elements around 0. */
+START_TEST(configs_of_all_families_are_shapes)
+{
+    struct weight weight;
+    struct checkpoint *ck =
+        open_model("synthetic:" SOURCE_DIR "/tests/golden/models/gemma2_open/config.json,seed=3");
+    CHECK_OK(checkpoint_find(ck, "model.layers.0.post_feedforward_layernorm.weight", 1, 32, &weight,
+                             &err));
+    ck_assert(weight.mean == 0);
+    checkpoint_close(ck);
+    ck = open_model("synthetic:" SOURCE_DIR "/tests/golden/models/olmo2_norms/config.json,seed=3");
+    CHECK_OK(checkpoint_find(ck, "model.layers.0.self_attn.q_norm.weight", 1, 32, &weight, &err));
+    ck_assert(weight.mean == 1);
+    checkpoint_close(ck);
+}
+END_TEST
+
 START_TEST(senseless_names_are_refused)
 {
     static const char *const names[][2] = {
@@ -93,6 +110,9 @@ START_TEST(senseless_names_are_refused)
         {"synthetic:tiny,seed=1,core=1", "belong together"},
         {"synthetic:tiny,seed=1,core=1,tail=2", "\"tail=2\" is not a number in 0..1"},
         {"synthetic:tiny,seed=1,core=1,tail=nan", "tail=nan"},
+        {"synthetic:" SOURCE_DIR
+         "/tests/golden/models/granite_factors/config.json,seed=1,agree=0.8",
+         "are not for models of the class GraniteForCausalLM"},
     };
     struct checkpoint *ck;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -320,6 +340,7 @@ int main(void)
     TCase *tcase = tcase_create("synthetic");
     tcase_add_test(tcase, named_shapes_have_their_dimensions);
     tcase_add_test(tcase, options_override_the_shape);
+    tcase_add_test(tcase, configs_of_all_families_are_shapes);
     tcase_add_test(tcase, senseless_names_are_refused);
     tcase_add_test(tcase, elements_do_not_depend_on_the_way_of_reading);
     tcase_add_test(tcase, elements_are_those_that_were_recorded);
