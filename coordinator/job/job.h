@@ -39,7 +39,8 @@ struct reply_ops {
     void (*fail)(struct reply *reply, int code, const char *text);
     /* Returns how much the client has read, and how much it has not. NULL: none reads slowly. */
     struct backpressure_progress (*progress)(const struct reply *reply);
-    /* True once nobody waits for the answer any more. The engine asks between rounds. */
+    /* True once nobody waits for the answer any more, or a message of it could not be sent, which
+     * the caller has been told. The engine asks between rounds. */
     bool (*is_cancelled)(const struct reply *reply);
     /* Frees the reply; the door that made it may be closed already. */
     void (*close)(struct reply *reply);

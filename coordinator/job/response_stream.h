@@ -46,6 +46,9 @@ struct response_stream {
     const struct response_stream_ops *ops;
     struct response_stream *holder; /* where its references are counted; NULL = here */
     atomic_int n_references;
+    /* A message could not be sent, so the answer has ended: set by the sender's threads, and read
+     * by the engine's, which ends the job then. */
+    atomic_bool has_failed;
     bool has_large; /* the sender's: what follows leaves after something that takes long */
 };
 

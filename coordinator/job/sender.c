@@ -98,6 +98,14 @@ static void swap(struct batch *a, struct batch *b)
 
 /* ---- what leaves ---- */
 
+/* A message less would go unnoticed, so the answer ends here with the reason, and its job as soon
+ * as the engine looks; what follows is ignored. */
+static void end_failed(struct response_stream *stream, int code, const char *text, bool is_abort)
+{
+    stream->ops->finish(stream, code, text, is_abort);
+    atomic_store(&stream->has_failed, true);
+}
+
 static void send_item(const struct item *item, struct buffer *scratch)
 {
     const struct response_stream_ops *ops = item->stream->ops;
@@ -105,9 +113,8 @@ static void send_item(const struct item *item, struct buffer *scratch)
     if (!item->message) {
         ops->finish(item->stream, item->code, item->text ? item->text : "", item->is_abort);
     } else {
-        /* A message less would go unnoticed, so the answer ends here; what follows is ignored. */
         int rc = ops->send(item->stream, item->message, scratch, &err);
-        if (rc) ops->finish(item->stream, rc, err.text, false);
+        if (rc) end_failed(item->stream, rc, err.text, false);
     }
     response_stream_unref(item->stream);
     free_item(item);
@@ -133,7 +140,7 @@ static void push(struct lane *lane, const struct item *item)
     pthread_cond_signal(&lane->changed);
     pthread_mutex_unlock(&lane->lock);
     if (!rc) return;
-    item->stream->ops->finish(item->stream, rc, err.text, true);
+    end_failed(item->stream, rc, err.text, true);
     response_stream_unref(item->stream);
     free_item(item);
 }

@@ -72,7 +72,7 @@ static struct backpressure_progress progress(const struct reply *reply)
 static bool is_cancelled(const struct reply *reply)
 {
     const struct response_stream *stream = ((const struct sent_reply *)reply)->stream;
-    return stream->ops->is_cancelled(stream);
+    return atomic_load(&stream->has_failed) || stream->ops->is_cancelled(stream);
 }
 
 static void close_reply(struct reply *reply)

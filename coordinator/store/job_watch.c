@@ -17,6 +17,7 @@ enum {
     GATHER_US = 1000,      /* so that the messages of a round make one turn, not one each */
     IDLE_LOOK_US = 200000, /* how often clients that have left are looked for */
     TURN_BYTES = 64 << 10, /* about as much for one watcher until the others have had their turn */
+    KEPT_BYTES = 1 << 20   /* of room for a message; a larger one's goes back after it */
 };
 
 struct watcher {
@@ -202,13 +203,23 @@ static bool pump(struct job_watch *watch, struct watcher *w, struct turn *turn)
 
 /* ---- all of them ---- */
 
+/* Gives back what a large message took, so that one of them costs memory only while it is sent. */
+static void release_large(struct job_watch *watch)
+{
+    if (watch->message.capacity > KEPT_BYTES) buffer_free(&watch->message);
+    if (watch->scratch.capacity > KEPT_BYTES) buffer_free(&watch->scratch);
+    if (watch->arena.size_bytes > KEPT_BYTES) arena_close(&watch->arena);
+}
+
 /* Returns how many are over. */
 static int pump_all(struct job_watch *watch, struct turn *turn)
 {
     int n_over = 0;
     for (struct watcher **at = &watch->first; *at;) {
         struct watcher *w = *at;
-        if (pump(watch, w, turn)) {
+        bool is_over = pump(watch, w, turn);
+        release_large(watch);
+        if (is_over) {
             *at = w->next;
             watcher_free(w);
             n_over++;

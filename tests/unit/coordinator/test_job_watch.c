@@ -3,6 +3,7 @@
 /* ctest: labels=quick,slow libs=coordinator timeout=60 */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/threads/monitor.h"
@@ -367,6 +368,50 @@ START_TEST(draining_ends_watchers_that_wait_for_more)
 }
 END_TEST
 
+/* Bytes of this process that are in memory. */
+static size_t resident_bytes(void)
+{
+    unsigned long all, resident;
+    FILE *file = fopen("/proc/self/statm", "r");
+    ck_assert(file && fscanf(file, "%lu %lu", &all, &resident) == 2);
+    fclose(file);
+    return resident * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* It is kept in the store alone, not as bytes and as a struct beside that. */
+START_TEST(a_large_message_takes_no_memory_once_it_is_sent)
+{
+    enum { LARGE_BYTES = 32 << 20 };
+    static char text[LARGE_BYTES];
+    const int32_t id = 0;
+    const enum token_origin origin = TOKEN_PLAIN;
+    const uint32_t text_end = LARGE_BYTES;
+    const struct generate_tokens tokens = {.n = 1,
+                                           .ids = &id,
+                                           .origins = &origin,
+                                           .text_ends = &text_end,
+                                           .text = text,
+                                           .text_len = LARGE_BYTES,
+                                           .rejected_id = -1,
+                                           .rejected_text = ""};
+    memset(text, 'a', sizeof text);
+    CHECK_OK(generate_reply_encode(&buf, &(struct generate_reply){.tokens = &tokens}, &err));
+    const struct job_message message = {
+        .kind = JOB_MESSAGE_TOKENS, .n_tokens = 1, .data = buf.data, .len = buf.len};
+    CHECK_OK(jobs_append(jobs, job.number, &message, &err));
+    size_t before = resident_bytes();
+    struct told *t = watch_told(0, 0);
+    jobs_end(jobs, job.number, JOB_END_LENGTH, 0, "");
+    job_watch_drain(watch, clock_now_us() + PATIENCE_US);
+    ck_assert_uint_eq(t->text_len, LARGE_BYTES);
+    CHECK_ERR(job_watch_add(watch, &t->base, job.id, 0, 0, &err), ERR_UNAVAILABLE, "shutting down");
+#ifndef __SANITIZE_ADDRESS__ /* which keeps what is freed */
+    ck_assert_uint_lt(resident_bytes(), before + LARGE_BYTES / 2);
+#endif
+    (void)before;
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("job_watch");
@@ -378,6 +423,7 @@ int main(void)
     tcase_add_test(tcase, new_watcher_does_not_wait_for_messages_of_others);
     tcase_add_test(tcase, tokens_before_the_first_wanted_one_are_left_out_of_a_message);
     tcase_add_test(tcase, watchers_take_turns);
+    tcase_add_test(tcase, a_large_message_takes_no_memory_once_it_is_sent);
     tcase_add_test(tcase, watcher_without_messages_is_called_every_200_ms);
     tcase_add_test(tcase, slow_watcher_of_an_ended_job_gets_all_of_it_while_draining);
     tcase_add_test(tcase, draining_ends_watchers_that_wait_for_more);

@@ -228,6 +228,7 @@ START_TEST(a_message_that_cannot_be_sent_ends_its_answer)
     }
     sender_finish(sender, &t->base, 0, "", false);
     sender_flush(sender, true);
+    ck_assert(atomic_load(&t->base.has_failed));
     ck_assert_int_eq(t->code, ERR_IO);
     ck_assert_str_eq(t->text, "the client is too far away");
     ck_assert_int_eq(t->base.n_references, 1);
