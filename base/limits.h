@@ -27,7 +27,8 @@ enum {
     HEAD_DIM_MAX = 256,
     /* Logits of one row that are asked for by name. A row under penalties names every token of its
      * text; past this number the whole row is asked for, which is no longer then. 256 such rows are
-     * about 25 MB of request and 32 MB of reply, both within MESSAGE_BYTES_MAX. */
+     * about 25 MB of request and 32 MB of reply, both within MESSAGE_BYTES_MAX; where more rows
+     * would pass it, whole rows are asked for, too (coordinator/target/step_fit.h). */
     ROW_IDS_MAX = 32768,
     /* The longest gRPC message that either side sends or accepts. */
     MESSAGE_BYTES_MAX = 64 << 20

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "coordinator/target/step_fit.h"
 #include "speculation/accept/rules.h"
 
 int target_answer_error(struct error *err)
@@ -218,6 +219,10 @@ static int list_more(const struct rows_known *known, struct arena *arena, struct
         }
         more[step->n_more - 1].n_rows++;
     }
+    step_fit(step, rows, known->n_open);
+    for (int i = 0; i < known->n_open; i++) {
+        known->rows[known->open[i]].wish = rows[i].wish;
+    }
     return 0;
 }
 
@@ -269,6 +274,7 @@ int target_verify_send(struct target *t, const struct target_query *query, struc
     }
     memset(result->lane_errors, 0, n_lanes * sizeof *result->lane_errors);
     question->step = (struct step){.n_lanes = query->n_lanes, .lanes = query->lanes};
+    step_fit(&question->step, question->rows, query->n_wants);
     rc = target_step_send(t, &question->step, arena, &question->answer, cost, err);
 out:
     return rc;
