@@ -130,6 +130,7 @@ extern const struct drafter_row drafter_rows[N_DRAFTERS];
 
 struct drafter {
     const struct drafter_row *row; /* set when it is open */
+    int n_vocab; /* ids from there on do not exist for the target (drafter_set_vocabulary) */
     /* ---- of a draft model, set by its open ---- */
     int n_choices; /* tokens that it chooses its guesses from */
     int limit;     /* positions that it can see: no guess is at or after it; INT_MAX: all */
@@ -164,7 +165,7 @@ struct model_draft_ops {
                 const struct tokenizer *tok, struct error *err);
     void (*close)(struct drafter *drafter);
 
-    /* Ids from n_vocab on do not exist for the target, so none of them is guessed from now on. */
+    /* struct drafter has another n_vocab. */
     void (*set_vocabulary)(struct drafter *drafter, int n_vocab);
 
     /* ---- for each text ---- */
@@ -220,7 +221,8 @@ void drafter_propose(struct drafter *drafter, struct draft_lane *lanes, int n, s
 /* The number of its row, from 0 on, by which metrics count what it guesses. */
 int drafter_number(const struct drafter *drafter);
 
-/* For drafters of both kinds; close accepts NULL. */
+/* For drafters of both kinds; close accepts NULL. Ids from n_vocab on do not exist for the target,
+ * so none of them is guessed from now on. */
 void drafter_close(struct drafter *drafter);
 void drafter_set_vocabulary(struct drafter *drafter, int n_vocab);
 void drafter_forget(struct drafter *drafter, int slot);

@@ -20,6 +20,16 @@ struct finder_guess {
     struct sparse_dist q;
 };
 
+/* Returns how many of tokens[n] come before the first that does not exist for the target. */
+static inline int finder_count_known(int n_vocab, const int32_t *tokens, int n)
+{
+    int n_known = 0;
+    while (n_known < n && tokens[n_known] < n_vocab) {
+        n_known++;
+    }
+    return n_known;
+}
+
 /* The lane's guesses begin, without an error. */
 void finder_begin(struct draft_lane *lane);
 

@@ -61,10 +61,11 @@ void drafter_close(struct drafter *d)
 
 void drafter_set_vocabulary(struct drafter *d, int n_vocab)
 {
+    d->n_vocab = n_vocab;
     if (d->row->model) {
         d->row->model->set_vocabulary(d, n_vocab);
-    } else {
-        d->row->lookup->set_vocabulary(d, n_vocab);
+    } else if (d->row->lookup->extra.forget_offers) {
+        d->row->lookup->extra.forget_offers(d);
     }
 }
 

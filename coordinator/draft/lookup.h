@@ -17,6 +17,12 @@ struct draft_rows {
 
 /* Operations that only some finders have. NULL: this one cannot. */
 struct lookup_extra_ops {
+    /* ---- once ---- */
+
+    /* What was looked up does not hold any more: struct drafter has another n_vocab. Finders that
+     * keep it from `offer` to `propose` have it. */
+    void (*forget_offers)(struct drafter *finder);
+
     /* ---- for each text ---- */
 
     /* True if the sequence's request brings something to look in. Finders of what requests bring
@@ -54,9 +60,6 @@ struct lookup_ops {
     int (*open)(struct drafter **finder, const struct drafter_options *options,
                 const struct tokenizer *tok, struct error *err);
     void (*close)(struct drafter *finder);
-
-    /* Ids from n_vocab on do not exist for the target, so none of them is guessed from now on. */
-    void (*set_vocabulary)(struct drafter *finder, int n_vocab);
 
     /* ---- for each text ---- */
 

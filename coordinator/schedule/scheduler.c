@@ -44,55 +44,62 @@ static int model_limit(const struct planning *p, struct sequence *seq)
     return planning_is_first_plain(seq) ? 0 : least(planning_guess_room(p, seq), room);
 }
 
-/* True if the drafter of a sequence with a K of its own has more to read before it guesses. */
-static bool is_behind(const struct planning *p, const struct sequence *seq)
-{
+/* The guesses of a sequence with a K of its own. */
+struct own_guesses {
+    int k;
+    bool is_behind;          /* the drafter has more to read before it guesses */
+    struct drafter *drafter; /* that makes them */
     struct planner_offer offer;
-    if (planning_request_finder(p, seq, &offer)) return false;
-    if (p->s->drafters->model) return planning_n_missed(seq) > CAUGHT_UP_TOKENS;
-    struct drafter *finder = drafters_first(p->s->drafters);
-    return finder && lookup_read(finder, seq, 0) > 0;
-}
+};
 
 /* Without a model the first finder guesses, where it finds something. */
-static int own_found_k(const struct planning *p, struct sequence *seq)
+static void choose_found(const struct planning *p, struct sequence *seq, struct own_guesses *own)
 {
-    struct planner_offer offer = {0};
-    const struct drafter *finder = drafters_first(p->s->drafters);
-    int k = planning_is_first_plain(seq)
-                ? 0
-                : planner_own_k(&seq->planner_state, planning_guess_room(p, seq));
+    const struct drafter *finder = own->drafter;
     bool has_none = !finder && !drafters_is_brought(p->s->drafters, seq);
+    struct planner_offer offer = {0};
     if (has_none) seq->speculation_off = DRAFTERS_OWN_K_NEEDS;
-    if (k == 0 || !finder) return 0;
-    return is_behind(p, seq) || lookup_offer(finder, seq, &offer) ? k : 0;
+    if (planning_is_first_plain(seq) || !finder) return;
+    own->is_behind = lookup_read(own->drafter, seq, 0) > 0;
+    if (!own->is_behind && !lookup_offer(finder, seq, &offer)) return;
+    own->k = planner_own_k(&seq->planner_state, planning_guess_room(p, seq));
 }
 
-/* K of a sequence whose strategy does not leave it to the planner. */
-static int own_k(const struct planning *p, struct sequence *seq)
+/* K of a sequence whose strategy does not leave it to the planner, and who guesses; of others, no
+ * guesses. */
+static struct own_guesses choose_own(const struct planning *p, struct sequence *seq)
 {
-    struct planner_offer offer;
-    if (planning_is_planned(seq)) return 0;
-    if (planning_request_finder(p, seq, &offer)) {
-        return planner_own_k(&seq->planner_state, planning_guess_room(p, seq));
+    struct own_guesses own = {0};
+    if (planning_is_planned(seq)) return own;
+    own.drafter = planning_request_finder(p, seq, &own.offer);
+    if (own.drafter) {
+        own.k = planner_own_k(&seq->planner_state, planning_guess_room(p, seq));
+        return own;
     }
-    if (!p->s->drafters->model) return own_found_k(p, seq);
-    return planner_own_k(&seq->planner_state, model_limit(p, seq));
+    own.offer = (struct planner_offer){0};
+    own.drafter = drafters_first(p->s->drafters);
+    if (p->s->drafters->model) {
+        own.k = planner_own_k(&seq->planner_state, model_limit(p, seq));
+        own.is_behind = planning_n_missed(seq) > CAUGHT_UP_TOKENS;
+    } else {
+        choose_found(p, seq, &own);
+    }
+    return own;
 }
 
-static struct lane_plan *add_lane(struct planning *p, struct sequence *seq, int n_tokens, int k)
+static struct lane_plan *add_lane(struct planning *p, struct sequence *seq, int n_tokens,
+                                  const struct own_guesses *own)
 {
     struct lane_plan *lane = &p->plan->lanes[p->plan->n_lanes++];
     bool is_last = n_tokens == n_unread(seq) && !seq->is_score;
     *lane = (struct lane_plan){.seq = seq, .n_tokens = n_tokens, .is_last = is_last};
-    guess_tree_plan(&lane->tree, k, GUESS_CHAIN);
-    if (k > 0) lane->drafter = planning_request_finder(p, seq, &lane->offer);
-    if (k > 0 && !lane->drafter) {
-        lane->offer = (struct planner_offer){0};
-        lane->drafter = drafters_first(p->s->drafters);
+    guess_tree_plan(&lane->tree, own->k, GUESS_CHAIN);
+    if (own->k > 0) {
+        lane->offer = own->offer;
+        lane->drafter = own->drafter;
     }
-    p->n_tokens -= n_tokens + k;
-    p->n_rows -= is_last ? k + 1 : 0;
+    p->n_tokens -= n_tokens + own->k;
+    p->n_rows -= is_last ? own->k + 1 : 0;
     p->plan->n_tokens += n_tokens;
     return lane;
 }
@@ -144,10 +151,10 @@ static void plan_decoding(struct planning *p, int n_feeding)
     int kept_tokens = kept_for_prompts(p, n_feeding, p->n_tokens);
     int kept_rows = kept_for_prompts(p, n_feeding, p->n_rows);
     for (int i = 0; i < n; i++) {
-        int k = own_k(p, list[i]);
-        if (k > 0 && is_behind(p, list[i])) continue;
-        if (k + 1 <= p->n_tokens - kept_tokens && k + 1 <= p->n_rows - kept_rows) {
-            add_lane(p, list[i], 1, k);
+        const struct own_guesses own = choose_own(p, list[i]);
+        if (own.k > 0 && own.is_behind) continue;
+        if (own.k + 1 <= p->n_tokens - kept_tokens && own.k + 1 <= p->n_rows - kept_rows) {
+            add_lane(p, list[i], 1, &own);
             p->n_decoding++;
         }
     }
@@ -179,27 +186,29 @@ static int scored_room(const struct planning *p, const struct sequence *seq)
 
 /* Tokens fed that leave the last one to a round with guesses: with a K of its own the lane waits
  * for the draft. */
-static bool must_wait_for_draft(const struct planning *p, struct sequence *seq, int n_rows)
+static bool must_wait_for_draft(const struct planning *p, const struct sequence *seq,
+                                const struct own_guesses *own, int n_rows)
 {
-    int k = own_k(p, seq);
-    return k > 0 && (is_behind(p, seq) || k + 1 > n_rows || n_unread(seq) + k > p->n_tokens);
+    int k = own->k;
+    return k > 0 && (own->is_behind || k + 1 > n_rows || n_unread(seq) + k > p->n_tokens);
 }
 
 static void plan_prompt(struct planning *p, struct sequence *seq, int room)
 {
-    int n = least(n_unread(seq), least(room, p->n_tokens)), k = 0;
+    int n = least(n_unread(seq), least(room, p->n_tokens));
+    struct own_guesses own = {0};
     bool is_scored = sequence_scores_prompt(seq) && seq->n_scored < seq->n_prompt;
     if (is_scored) n = least(n, scored_room(p, seq));
     if (n == n_unread(seq) && !seq->is_score) {
         int n_rows = p->n_rows - (is_scored ? n - 1 : 0); /* the last token has no score */
-        if (n_rows < 1 || must_wait_for_draft(p, seq, n_rows)) {
+        own = choose_own(p, seq);
+        if (n_rows < 1 || must_wait_for_draft(p, seq, &own, n_rows)) {
             n--;
-        } else {
-            k = own_k(p, seq);
+            own.k = 0;
         }
     }
     if (n <= 0) return;
-    struct lane_plan *lane = add_lane(p, seq, n, k);
+    struct lane_plan *lane = add_lane(p, seq, n, &own);
     p->plan->n_prompt += lane->is_last ? n - 1 : n;
     if (!is_scored) return;
     /* Row i scores the token after token i; the first token has no score. */

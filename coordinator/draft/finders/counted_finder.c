@@ -37,7 +37,7 @@ struct counted_finder {
     struct datastore *datastore;
     struct tenants tenants;
     struct slot *slots; /* [n_slots] */
-    int n_slots, n_vocab;
+    int n_slots;
     bool has_noted_loss; /* of the datastore */
 };
 
@@ -121,11 +121,9 @@ static void forget_offers(struct counted_finder *f)
     }
 }
 
-static void counted_set_vocabulary(struct drafter *drafter, int n_vocab)
+static void counted_forget_offers(struct drafter *drafter)
 {
-    struct counted_finder *f = counted_finder(drafter);
-    f->n_vocab = n_vocab;
-    forget_offers(f);
+    forget_offers(counted_finder(drafter));
 }
 
 static void counted_forget(struct drafter *drafter, int slot)
@@ -185,7 +183,7 @@ static void place_next(const struct counted_finder *f, const struct place *place
         store_walk_next(&place->store, most, next);
     }
     for (int i = 0; i < next->n; i++) {
-        if (next->tokens[i] < 0 || next->tokens[i] >= f->n_vocab) continue;
+        if (next->tokens[i] < 0 || next->tokens[i] >= f->base.n_vocab) continue;
         next->tokens[n] = next->tokens[i];
         next->counts[n++] = next->counts[i];
     }
@@ -290,22 +288,21 @@ static void store_finder_observe_text(struct drafter *drafter, const struct sequ
 const struct lookup_ops store_lookup_ops = {
     .open = store_finder_open,
     .close = counted_close,
-    .set_vocabulary = counted_set_vocabulary,
     .read = counted_read,
     .forget = counted_forget,
     .offer = counted_offer,
     .preview = counted_preview,
     .propose = counted_propose,
-    .extra = {.observe_text = store_finder_observe_text},
+    .extra = {.forget_offers = counted_forget_offers, .observe_text = store_finder_observe_text},
 };
 
 const struct lookup_ops datastore_lookup_ops = {
     .open = datastore_finder_open,
     .close = counted_close,
-    .set_vocabulary = counted_set_vocabulary,
     .read = counted_read,
     .forget = counted_forget,
     .offer = counted_offer,
     .preview = counted_preview,
     .propose = counted_propose,
+    .extra = {.forget_offers = counted_forget_offers},
 };

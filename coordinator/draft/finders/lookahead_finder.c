@@ -30,7 +30,7 @@ struct text {
 struct lookahead_finder {
     struct drafter base;
     struct text *texts; /* [n_texts] by slot */
-    int n_texts, n_vocab;
+    int n_texts;
 };
 
 static struct lookahead_finder *lookahead_finder(struct drafter *drafter)
@@ -65,11 +65,6 @@ out:
     return rc;
 }
 
-static void lookahead_set_vocabulary(struct drafter *drafter, int n_vocab)
-{
-    lookahead_finder(drafter)->n_vocab = n_vocab;
-}
-
 static void lookahead_forget(struct drafter *drafter, int slot)
 {
     struct text *text = &lookahead_finder(drafter)->texts[slot];
@@ -102,13 +97,13 @@ static int find_guesses(const struct drafter *drafter, const struct sequence *se
     int at[GUESSES_MAX];
     if (k > GUESSES_MAX) k = GUESSES_MAX;
     if (!text->pool || seq->n_tokens == 0) return 0;
-    int n =
-        ngrams_chain(text->pool, seq->tokens[seq->n_tokens - 1], f->n_vocab, tokens, lists, at, k);
+    int n = ngrams_chain(text->pool, seq->tokens[seq->n_tokens - 1], f->base.n_vocab, tokens, lists,
+                         at, k);
     for (int i = 0; i < n; i++) {
         int n_others = ngrams_others(lists[i], at[i], others, SIBLINGS_MAX);
         guesses[i] = (struct finder_guess){.n = 1, .tokens = {tokens[i]}};
         for (int s = 0; s < n_others; s++) {
-            if (others[s] < f->n_vocab) guesses[i].tokens[guesses[i].n++] = others[s];
+            if (others[s] < f->base.n_vocab) guesses[i].tokens[guesses[i].n++] = others[s];
         }
     }
     if (n > 0) *first = lists[0];
@@ -156,7 +151,7 @@ static int lookahead_extra_rows(const struct drafter *drafter, const struct sequ
     const struct lookahead_finder *f = (const struct lookahead_finder *)drafter;
     const struct text *text = &f->texts[seq->slot];
     if (!text->pool || text->trajectory.levels[0].base != seq->n_tokens) return 0;
-    return trajectory_tokens(&text->trajectory, f->n_vocab, tokens, most);
+    return trajectory_tokens(&text->trajectory, f->base.n_vocab, tokens, most);
 }
 
 /* The row after `token`, which follows row `parent`; -1: there is none. */
@@ -178,7 +173,7 @@ static void read_said(const struct lookahead_finder *f, const struct trajectory_
         int32_t best;
         if (i > 0 && row >= 0) row = find_row(rows, row, level->tokens[i]);
         bool is_known = row >= 0 && target_row_best(&rows->rows[row], &best, 1) > 0;
-        said[i] = is_known && best < f->n_vocab ? best : -1;
+        said[i] = is_known && best < f->base.n_vocab ? best : -1;
     }
 }
 
@@ -197,7 +192,6 @@ static void lookahead_observe_rows(struct drafter *drafter, const struct sequenc
 const struct lookup_ops lookahead_lookup_ops = {
     .open = lookahead_open,
     .close = lookahead_close,
-    .set_vocabulary = lookahead_set_vocabulary,
     .read = lookahead_read,
     .forget = lookahead_forget,
     .offer = lookahead_offer,

@@ -25,7 +25,6 @@ struct followed {
 struct predicted_finder {
     struct drafter base;
     struct followed *texts; /* by slot */
-    int n_vocab;            /* ids that exist for the target */
 };
 
 static struct predicted_finder *predicted_finder(struct drafter *drafter)
@@ -55,11 +54,6 @@ out:
     return rc;
 }
 
-static void predicted_set_vocabulary(struct drafter *drafter, int n_vocab)
-{
-    predicted_finder(drafter)->n_vocab = n_vocab;
-}
-
 static void predicted_forget(struct drafter *drafter, int slot)
 {
     predicted_finder(drafter)->texts[slot] = (struct followed){0};
@@ -85,14 +79,11 @@ static int predicted_preview(const struct drafter *drafter, const struct sequenc
 {
     const struct predicted_finder *f = (const struct predicted_finder *)drafter;
     const struct followed *text = &f->texts[seq->slot];
-    int n_known = 0, n_found = 0;
+    int n_found = 0;
     if (text->has_begun && text->n_read == seq->n_tokens - seq->n_prompt) {
         n_found = predicted_copy(seq->job->predicted, &text->place, tokens, n);
     }
-    while (n_known < n_found && tokens[n_known] < f->n_vocab) {
-        n_known++;
-    }
-    return n_known;
+    return finder_count_known(f->base.n_vocab, tokens, n_found);
 }
 
 static bool predicted_offer(const struct drafter *drafter, const struct sequence *seq,
@@ -125,7 +116,6 @@ static bool predicted_is_brought(const struct sequence *seq)
 const struct lookup_ops prediction_lookup_ops = {
     .open = predicted_finder_open,
     .close = predicted_finder_close,
-    .set_vocabulary = predicted_set_vocabulary,
     .read = predicted_finder_read,
     .forget = predicted_forget,
     .offer = predicted_offer,

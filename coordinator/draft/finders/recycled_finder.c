@@ -36,7 +36,7 @@ struct recycled_finder {
     struct recycled *recycled;
     struct tenants tenants;
     struct slot *slots; /* [n_slots] */
-    int n_slots, n_vocab;
+    int n_slots;
 };
 
 static struct recycled_finder *recycled_finder(struct drafter *drafter)
@@ -72,10 +72,9 @@ out:
     return rc;
 }
 
-static void finder_set_vocabulary(struct drafter *drafter, int n_vocab)
+static void finder_forget_offers(struct drafter *drafter)
 {
     struct recycled_finder *f = recycled_finder(drafter);
-    f->n_vocab = n_vocab;
     for (int i = 0; i < f->n_slots; i++) {
         f->slots[i].n_looked = 0;
     }
@@ -119,10 +118,10 @@ static const struct recycled_list *find(const struct recycled_finder *f, const s
     slot->n_looked = seq->n_tokens;
     slot->n = 0;
     if (!slot->tenant) return NULL;
-    slot->n = recycled_chain(f->recycled, slot->tenant, seq->tokens[seq->n_tokens - 1], f->n_vocab,
-                             lists, DRAFT_MAX);
+    slot->n = recycled_chain(f->recycled, slot->tenant, seq->tokens[seq->n_tokens - 1],
+                             f->base.n_vocab, lists, DRAFT_MAX);
     for (int i = 0; i < slot->n; i++) {
-        slot->guesses[i] = guess_of(lists[i], f->n_vocab);
+        slot->guesses[i] = guess_of(lists[i], f->base.n_vocab);
     }
     return slot->n ? lists[0] : NULL;
 }
@@ -186,11 +185,10 @@ static void finder_observe_rows(struct drafter *drafter, const struct sequence *
 const struct lookup_ops recycled_lookup_ops = {
     .open = finder_open,
     .close = finder_close,
-    .set_vocabulary = finder_set_vocabulary,
     .read = finder_read,
     .forget = finder_forget,
     .offer = finder_offer,
     .preview = finder_preview,
     .propose = finder_propose,
-    .extra = {.observe_rows = finder_observe_rows},
+    .extra = {.forget_offers = finder_forget_offers, .observe_rows = finder_observe_rows},
 };

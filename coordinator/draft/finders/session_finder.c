@@ -31,7 +31,6 @@ struct session_finder {
     struct drafter base;
     struct text *texts; /* [n_texts] by slot */
     int n_texts;
-    int n_vocab; /* ids that exist for the target */
 };
 
 static struct session_finder *session_finder(struct drafter *drafter)
@@ -66,11 +65,6 @@ out:
     return rc;
 }
 
-static void session_set_vocabulary(struct drafter *drafter, int n_vocab)
-{
-    session_finder(drafter)->n_vocab = n_vocab;
-}
-
 static void session_forget(struct drafter *drafter, int slot)
 {
     struct text *text = &session_finder(drafter)->texts[slot];
@@ -99,7 +93,7 @@ static void add_siblings(const struct session_finder *f, const struct suffix *su
     int32_t others[SIBLINGS_MAX];
     int n_others = suffix_others(suffix, place, guess->tokens[0], others, n);
     for (int i = 0; i < n_others; i++) {
-        if (others[i] < f->n_vocab) guess->tokens[guess->n++] = others[i];
+        if (others[i] < f->base.n_vocab) guess->tokens[guess->n++] = others[i];
     }
 }
 
@@ -109,15 +103,12 @@ static int session_preview(const struct drafter *drafter, const struct sequence 
 {
     const struct session_finder *f = (const struct session_finder *)drafter;
     const struct text *text = &f->texts[seq->slot];
-    int n_known = 0, n_found = 0;
+    int n_found = 0;
     if (!text->is_off && text->suffix && text->n_read == seq->n_tokens) {
         struct suffix_place place = suffix_end(text->suffix);
         n_found = suffix_copy(text->suffix, &place, tokens, n);
     }
-    while (n_known < n_found && tokens[n_known] < f->n_vocab) {
-        n_known++;
-    }
-    return n_known;
+    return finder_count_known(f->base.n_vocab, tokens, n_found);
 }
 
 /* As session_preview, with siblings. */
@@ -161,18 +152,15 @@ static int session_continue_from(const struct drafter *drafter, const struct seq
     const struct session_finder *f = (const struct session_finder *)drafter;
     const struct text *text = &f->texts[seq->slot];
     const int32_t *tail = seq->tokens + seq->n_tokens;
-    int n_tail = n_tokens - seq->n_tokens, n_known = 0;
+    int n_tail = n_tokens - seq->n_tokens;
     if (text->is_off || !text->suffix || text->n_read != seq->n_tokens) return 0;
     struct suffix_place place = suffix_end(text->suffix);
     for (int i = 0; i < n_tail; i++) {
         suffix_follow(text->suffix, &place, tail[i]);
     }
     n = suffix_copy_after(text->suffix, &place, tail, n_tail, tokens, n);
-    while (n_known < n && tokens[n_known] < f->n_vocab) {
-        n_known++;
-    }
     *evidence = planner_evidence_of_match(place.length);
-    return n_known;
+    return finder_count_known(f->base.n_vocab, tokens, n);
 }
 
 static void session_propose(struct drafter *drafter, struct draft_lane *lane, struct arena *arena)
@@ -185,7 +173,6 @@ static void session_propose(struct drafter *drafter, struct draft_lane *lane, st
 const struct lookup_ops session_lookup_ops = {
     .open = session_open,
     .close = session_close,
-    .set_vocabulary = session_set_vocabulary,
     .read = session_read,
     .forget = session_forget,
     .offer = session_offer,
