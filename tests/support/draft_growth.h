@@ -7,7 +7,7 @@
 #include "coordinator/draft/model_draft.h"
 #include "speculation/accept/multi_draft.h"
 #include "tests/support/drafter_world.h"
-#include "tests/support/growth.h"
+#include "tests/support/guess_tables.h"
 
 static const struct growth *const no_growth = NULL;
 

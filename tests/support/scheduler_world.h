@@ -9,7 +9,7 @@
 #include "coordinator/kv/prefix_cache.h"
 #include "coordinator/schedule/places.h"
 #include "coordinator/schedule/scheduler.h"
-#include "tests/support/growth_shapes.h"
+#include "tests/support/guess_shapes.h"
 #include "tests/support/plan_tree.h"
 #include "tests/support/sequence_world.h"
 

@@ -9,7 +9,7 @@
 
 #include "base/tree_layout.h"
 #include "tests/support/check_util.h"
-#include "tests/support/growth_shapes.h"
+#include "tests/support/guess_shapes.h"
 
 enum { TREES = 3000, SHAPES = 30 };
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tests/support/check_util.h"
-#include "tests/support/growth.h"
+#include "tests/support/guess_tables.h"
 
 static struct tree_widths parsed(const char *text)
 {

@@ -5,7 +5,7 @@
 
 #include "coordinator/draft/ahead.h"
 #include "tests/support/drafter_world.h"
-#include "tests/support/growth.h"
+#include "tests/support/guess_tables.h"
 
 enum { N_ROUNDS = 1024 };
 

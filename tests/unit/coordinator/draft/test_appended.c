@@ -3,7 +3,7 @@
  * and no more than there is room for. */
 #include "coordinator/draft/appended.h"
 #include "tests/support/drafter_world.h"
-#include "tests/support/growth.h"
+#include "tests/support/guess_tables.h"
 
 enum { ROOM = PLANNER_APPEND_MAX, ALL = 1 << 20 };
 

@@ -11,7 +11,7 @@
 #include "lookup/datastore.h"
 #include "speculation/accept/multi_draft.h"
 #include "tests/support/finder_bench.h"
-#include "tests/support/growth.h"
+#include "tests/support/guess_tables.h"
 
 static const int32_t text[] = {10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
 enum { N_TEXT = sizeof text / sizeof *text };

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "tests/support/draft_growth.h"
-#include "tests/support/growth_shapes.h"
+#include "tests/support/guess_shapes.h"
 
 enum { LISTS = 12, NAMES_MAX = GROWN_MAX + SIBLINGS_MAX };
 

@@ -14,7 +14,7 @@
 #include "coordinator/engine/served_tokens.h"
 #include "coordinator/schedule/places.h"
 #include "model/tokenizer/token_counts.h"
-#include "tests/support/growth.h"
+#include "tests/support/guess_tables.h"
 #include "tests/support/sequence_world.h"
 
 #define DRAFT SOURCE_DIR "/deploy/models/tales/draft"

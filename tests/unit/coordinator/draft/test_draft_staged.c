@@ -5,7 +5,7 @@
 #include "coordinator/draft/options.h"
 #include "coordinator/draft/staged.h"
 #include "tests/support/drafter_world.h"
-#include "tests/support/growth.h"
+#include "tests/support/guess_tables.h"
 
 enum {
     WANTED = 8,     /* guesses */

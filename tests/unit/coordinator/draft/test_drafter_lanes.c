@@ -5,7 +5,7 @@
 
 #include "coordinator/draft/options.h"
 #include "tests/support/drafter_world.h"
-#include "tests/support/growth.h"
+#include "tests/support/guess_tables.h"
 
 enum { N_LANES = 5, N_CROWD = 70, N_SEEDS = 60, LONGEST = 230 };
 

@@ -10,7 +10,7 @@
 #include "tests/support/draws.h"
 #include "tests/support/edited_lanes.h"
 #include "tests/support/finder_bench.h"
-#include "tests/support/growth.h"
+#include "tests/support/guess_tables.h"
 #include "tests/support/lane_statistics.h"
 
 enum { N_TEXTS = 40, TEXT = 60, PROMPT = 30, GUESSES = 3, SLOT = 1 };

@@ -10,7 +10,7 @@
 #include "tests/support/drafter_world.h"
 #include "tests/support/draws.h"
 #include "tests/support/edited_lanes.h"
-#include "tests/support/growth.h"
+#include "tests/support/guess_tables.h"
 #include "tests/support/lane_statistics.h"
 
 enum { GUESSES = 2, BASE = 14 };

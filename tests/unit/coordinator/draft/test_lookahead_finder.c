@@ -3,7 +3,7 @@
  * is the window, and from the text, and other texts see none of them. */
 #include "lookup/trajectory.h"
 #include "tests/support/finder_bench.h"
-#include "tests/support/growth.h"
+#include "tests/support/guess_tables.h"
 
 enum { W = TRAJECTORY_TOKENS };
 

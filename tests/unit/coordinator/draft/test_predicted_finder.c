@@ -6,7 +6,7 @@
 
 #include "lookup/predicted.h"
 #include "tests/support/finder_bench.h"
-#include "tests/support/growth.h"
+#include "tests/support/guess_tables.h"
 
 enum { ALL = 1 << 30, N_PROMPT = 3 };
 

@@ -4,7 +4,7 @@
  */
 #include "access/keys.h"
 #include "tests/support/finder_bench.h"
-#include "tests/support/growth.h"
+#include "tests/support/guess_tables.h"
 
 static const int32_t text[] = {10, 11, 12, 13};
 static const int32_t root = -1;

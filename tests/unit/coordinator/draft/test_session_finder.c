@@ -5,7 +5,7 @@
 
 #include "coordinator/schedule/places.h"
 #include "tests/support/finder_bench.h"
-#include "tests/support/growth.h"
+#include "tests/support/guess_tables.h"
 
 enum { ALL = 1 << 30 };
 

@@ -6,7 +6,7 @@
 #include "coordinator/draft/staged.h"
 #include "speculation/planner/stage.h"
 #include "tests/support/finder_bench.h"
-#include "tests/support/growth.h"
+#include "tests/support/guess_tables.h"
 
 enum { ALL = 1 << 20 };
 

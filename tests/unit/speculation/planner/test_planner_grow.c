@@ -10,7 +10,7 @@
 #include "speculation/planner/order.h"
 #include "speculation/planner/planner.h"
 #include "tests/support/check_util.h"
-#include "tests/support/growth_shapes.h"
+#include "tests/support/guess_shapes.h"
 #include "tests/support/planner_noise.h"
 #include "tests/support/tree_shape.h"
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "tests/support/growth.h"
+#include "tests/support/guess_tables.h"
 
 /* A chain of k guesses, siblings of them, and what grows after these. */
 struct growth_shape {
