@@ -23,8 +23,8 @@ kinds, whose texts differ, are rejection and block: temperature 1 under these ru
 are so far away, each way. --also: further flags of both coordinators. --request: further flags of
 all requests, such as "--repetition-penalty 1.2".
 
-Printed: tokens per second of both (of a single stream by the server's time, otherwise the sum over
-the streams), their ratio as the median of the turns with quartiles; of the first cluster alpha, the
+Printed: tokens per second of both (the sum over the streams, each from its first round on and by
+the server's time), their ratio as the median of the turns with quartiles; of the first cluster alpha, the
 shares of its guesses that were found, that took no pass of the draft of their own and that were
 found after the draft's, and siblings per round; and of both committed tokens and guesses per round,
 which a busy machine does not change where K is fixed.

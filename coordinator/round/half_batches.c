@@ -77,13 +77,18 @@ static double predict_ratio(const struct half_batches *h, int n)
     const struct planner *p = h->tools.planner;
     int lanes = h->whole_lanes;
     if (lanes == 0 || h->whole_draft_us == 0 || n < lanes / 2 || n > 2 * lanes) return 0;
-    double step_us = planner_curve_at(&p->step, h->whole_rows);
-    double half_step_us = planner_curve_at(&p->step, (h->whole_rows + 1) / 2);
+    int rows = h->whole_rows, half_rows = (rows + 1) / 2;
     double draft_us = (double)h->whole_draft_us, pass_us = planner_curve_at(&p->draft, lanes);
     double half_pass_us = planner_curve_at(&p->draft, (lanes + 1) / 2);
-    if (!(step_us > 0 && pass_us > 0)) return 0;
-    double half_draft_us = draft_us * half_pass_us / pass_us;
-    return 2 * (half_step_us > half_draft_us ? half_step_us : half_draft_us) / (step_us + draft_us);
+    const struct half_choice_times times = {
+        .step_us = planner_curve_at(&p->step, rows),
+        .half_step_us = planner_curve_at(&p->step, half_rows),
+        .rest_us = planner_curve_at(&p->rest, rows),
+        .half_rest_us = planner_curve_at(&p->rest, half_rows),
+        .draft_us = draft_us,
+        .half_draft_us = pass_us > 0 ? draft_us * half_pass_us / pass_us : 0,
+    };
+    return times.step_us > 0 && pass_us > 0 ? half_choice_ratio(&times) : 0;
 }
 
 /* Its K is its own, so it has no step before the draft has read more. */

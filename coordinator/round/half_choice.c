@@ -22,6 +22,13 @@ static const double bad_ratio = 1.05;
 /* Times the mean: a longer step counts as so long. */
 static const double outlier_ratio = 2;
 
+double half_choice_ratio(const struct half_choice_times *t)
+{
+    double half_us = t->half_step_us + t->half_rest_us;
+    if (half_us < t->half_draft_us) half_us = t->half_draft_us;
+    return 2 * half_us / (t->step_us + t->rest_us + t->draft_us);
+}
+
 void half_choice_forget(struct half_choice *h)
 {
     memset(h->paces, 0, sizeof h->paces);

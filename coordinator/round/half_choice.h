@@ -36,6 +36,17 @@ struct half_choice {
     uint64_t n_steps, n_half_steps; /* since the start; the caller counts them */
 };
 
+/* Times in us, over all lanes and over half of them. */
+struct half_choice_times {
+    double step_us, half_step_us;
+    double rest_us, half_rest_us; /* of a round beside the step and drafting: the wire, above all */
+    double draft_us, half_draft_us;
+};
+
+/* The time of two half rounds over that of a whole one. One half's drafting is hidden by the other
+ * half's step, and each half pays for the wire, because one step at a time is on its way. */
+double half_choice_ratio(const struct half_choice_times *times);
+
 /* Forgets what was measured, because another group answers in other times. */
 void half_choice_forget(struct half_choice *half_choice);
 

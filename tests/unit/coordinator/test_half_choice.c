@@ -4,6 +4,8 @@
  * they promise something. */
 #include "coordinator/round/half_choice.h"
 
+#include <stddef.h>
+
 #include "base/rng.h"
 #include "tests/support/check_util.h"
 
@@ -46,6 +48,25 @@ static void run(struct half_choice *half_choice, const struct machine *m, double
         half_choice_observe(half_choice, LANES, is_halved, true, n_tokens, (int64_t)tally->us);
     }
 }
+
+/* Both halves wait for the wire, which a whole step does once. */
+START_TEST(half_batches_promise_less_the_farther_the_ranks_are)
+{
+    static const struct {
+        struct half_choice_times times;
+        double ratio;
+    } cases[] = {
+        {{10, 6, 0, 0, 8, 4}, 2 * 6.0 / 18},
+        {{10, 6, 1, 1, 8, 4}, 2 * 7.0 / 19},
+        {{10, 6, 20, 20, 8, 4}, 2 * 26.0 / 38},
+        {{10, 6, 2, 1, 30, 20}, 2 * 20.0 / 42},
+        {{10, 5, 0, 0, 0, 0}, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ck_assert_double_eq_tol(half_choice_ratio(&cases[i].times), cases[i].ratio, 1e-12);
+    }
+}
+END_TEST
 
 START_TEST(half_batches_are_kept_where_they_pay)
 {
@@ -145,6 +166,7 @@ int main(void)
 {
     Suite *suite = suite_create("half_choice");
     TCase *tcase = tcase_create("auto");
+    tcase_add_test(tcase, half_batches_promise_less_the_farther_the_ranks_are);
     tcase_add_test(tcase, half_batches_are_kept_where_they_pay);
     tcase_add_test(tcase, half_batches_are_given_up_where_they_do_not_pay);
     tcase_add_test(tcase, a_trial_that_goes_badly_ends_early);
