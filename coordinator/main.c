@@ -169,16 +169,14 @@ static const struct option_row rows[] = {
      .help =
          "with strategy threshold, end a round's guesses with the first one that the draft gave "
          "less than P"},
-    {"trees", 0, "MODE", READ(trees, read_trees), .standard = "auto",
+    {"trees", 0, "MODE", READ(trees, read_trees), .standard = "auto", .names = trees_list,
      .help = "guess several tokens for a place, where the planner expects that it pays: off (one "
              "chain of guesses), siblings (alternatives for a place, of which only the first is "
              "guessed on from), static (a tree that the planner shapes by rates of acceptance), "
              "dynamic (a tree of which the draft's own q says which guesses it goes on from) or "
              "auto, which is static. A tree such as 3,2,1 is auto, but requests of strategy fixed "
-             "get 3 guesses of a draft model, 2 after each of these, and so on; with dynamic:3,2,1 "
-             "as many for each place, 3, 6 and 6, after those that q chooses. Such a tree has at "
-             "most 31 guesses. chains:3x4 is 3 chains of 4 guesses, each drawn by itself, so that "
-             "two may be equal, with at most 31 guesses beside the first chain"},
+             "get 3 guesses of a draft model, 2 after each of these, and so on. NAMES. Such a tree "
+             "has at most 31 guesses, and chains as many beside the first one"},
     {"tree-rule", 0, "RULE", READ(tree_rule, read_tree_rule), .standard = "auto",
      .names = list_tree_rules,
      .help = "judge the chains of --trees=chains:KxL by this rule, where a request does not say: "

@@ -19,7 +19,7 @@ struct draft_rows {
 struct lookup_extra_ops {
     /* ---- once ---- */
 
-    /* What was looked up does not hold any more: struct drafter has another n_vocab. Finders that
+    /* Forgets what was looked up, because struct drafter has another n_vocab. Finders that
      * keep it from `offer` to `propose` have it. */
     void (*forget_offers)(struct drafter *finder);
 

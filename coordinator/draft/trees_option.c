@@ -69,6 +69,45 @@ static const char *list_after(const char *text, const char *word)
     return strncmp(text, word, len) == 0 && text[len] == ':' ? text + len + 1 : NULL;
 }
 
+/* Trees that are named, "WORD:LIST": the error and the help list them, so a new one is a row here
+ * and the function that reads its list. */
+static const struct shape {
+    const char *word, *example, *help;
+    int (*parse)(const char *text, const char *list, struct tree_widths *widths, struct error *err);
+    bool follows_q;
+} shapes[] = {
+    {"dynamic", "dynamic:3,2,1",
+     "as many guesses for each place as 3,2,1 has, after those that the draft's own q chooses",
+     parse_widths, true},
+    {"chains", "chains:3x4",
+     "3 chains of 4 guesses, each drawn by itself, so that two may be equal", parse_chains, false},
+};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes, LIST_BYTES = 256 };
+
+void trees_list(char *text, size_t size)
+{
+    size_t len = 0;
+    text[0] = '\0';
+    for (int i = 0; i < N_SHAPES && len < size; i++) {
+        len += (size_t)snprintf(text + len, size - len, "%s%s is %s", i > 0 ? "; " : "",
+                                shapes[i].example, shapes[i].help);
+    }
+}
+
+static int refuse_word(const char *text, struct error *err)
+{
+    char list[LIST_BYTES] = "";
+    size_t len = 0;
+    for (int i = 0; i < N_SHAPES && len < sizeof list; i++) {
+        len += (size_t)snprintf(list + len, sizeof list - len, "%s%s",
+                                i == N_SHAPES - 1 ? " or " : ", ", shapes[i].example);
+    }
+    return error_set(err, ERR_ARGUMENT,
+                     "--trees '%s': expected auto, dynamic, static, siblings, off, or a tree such "
+                     "as 3,2,1%s",
+                     text, list);
+}
+
 /* With auto planned trees do not follow the draft's q: that has not been shown to be faster
  * (docs/journal/trees.md). */
 int trees_parse(const char *text, struct trees *trees, struct error *err)
@@ -82,13 +121,6 @@ int trees_parse(const char *text, struct trees *trees, struct error *err)
                  {"static", TREES_AUTO, false},
                  {"siblings", TREES_SIBLINGS, false},
                  {"off", TREES_OFF, false}};
-    /* Trees that are named: the word before the colon, if there is one. */
-    static const struct {
-        const char *word;
-        int (*parse)(const char *text, const char *list, struct tree_widths *widths,
-                     struct error *err);
-        bool follows_q;
-    } shapes[] = {{"dynamic", parse_widths, true}, {"chains", parse_chains, false}};
     *trees = (struct trees){.mode = TREES_AUTO};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (strcmp(text, words[i].word) != 0) continue;
@@ -96,17 +128,14 @@ int trees_parse(const char *text, struct trees *trees, struct error *err)
         trees->follows_q = words[i].follows_q;
         return 0;
     }
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    for (int i = 0; i < N_SHAPES; i++) {
         const char *list = list_after(text, shapes[i].word);
         if (!list) continue;
         trees->fixed_follows_q = shapes[i].follows_q;
         return shapes[i].parse(text, list, &trees->fixed, err);
     }
     if (text[0] >= '0' && text[0] <= '9') return parse_widths(text, text, &trees->fixed, err);
-    return error_set(err, ERR_ARGUMENT,
-                     "--trees '%s': expected auto, dynamic, static, siblings, off, a tree such as "
-                     "3,2,1, dynamic:3,2,1, or chains:3x4",
-                     text);
+    return refuse_word(text, err);
 }
 
 int tree_widths_plan(const struct tree_widths *widths, int k, struct guess_tree *plan)

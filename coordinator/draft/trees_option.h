@@ -33,6 +33,10 @@ struct trees {
  * chains, beside the first one. */
 int trees_parse(const char *text, struct trees *trees, struct error *err);
 
+/* Says what the trees are that have a name, for the help: "dynamic:3,2,1 is ...; chains:3x4 is
+ * ...". */
+void trees_list(char *text, size_t size);
+
 /* Plans the tree of the first k places; after the last width there is one guess for each place, of
  * the chain alone. Returns how many guesses it has besides the chain. */
 int tree_widths_plan(const struct tree_widths *widths, int k, struct guess_tree *plan);
