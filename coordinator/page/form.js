@@ -2,7 +2,7 @@
 // the server's own defaults hold.
 
 const NUMBERS = ["max_tokens", "temperature", "top_p", "top_k", "min_p"];
-const OWN_WORDS = ["rule", "strategy"];
+const OWN_WORDS = ["rule", "tree_rule", "strategy"];
 
 function valueOf(form, name) {
   return form.elements[name]?.value.trim() ?? "";

@@ -131,7 +131,7 @@ export class Play {
     byId("chat-part").hidden = !this.isChat();
   }
 
-  // What the server offers: whether there are chats, rules and strategies by name.
+  // What the server offers: whether there are chats; rules, tree rules and strategies by name.
   setFeatures(features) {
     const chat = this.form.querySelector("[value=chat]");
     chat.disabled = !features.chat;
@@ -140,6 +140,7 @@ export class Play {
     this.showKind();
     this.form.elements.n_draft.max = features.n_draft_max;
     this.offer("rule", "by temperature and seed", features.rules);
+    this.offer("tree_rule", "the server's", features.tree_rules);
     this.offer("strategy", "the server's", features.strategies.filter((s) => s !== "default"));
   }
 

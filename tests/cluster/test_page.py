@@ -238,6 +238,16 @@ class Playground(BrowserTest):
         self.assertIn("ended by the model's own end or a stop text",
                       page.evaluate("document.querySelector('#said').textContent"))
 
+    def test_tree_rule(self):
+        """The server has no independent chains, so it refuses the rules for them."""
+        page = self.page
+        names = "[...document.querySelector('[name=tree_rule]').options].map((one) => one.value)"
+        self.assertEqual(page.evaluate(names), ["", "auto", "k-sequential", "multi-path"])
+        page.evaluate("document.querySelector('[name=tree_rule]').value = 'multi-path'")
+        self.generate(rule="rejection")
+        page.wait("!document.querySelector('#play-problem').hidden", "the server has refused")
+        self.assertIn("--trees chains:KxL", page.text("#play-problem"))
+
     def test_wrong_field_is_named(self):
         page = self.page
         page.fill("#play-form [name=stop]", "\n".join("abcdefghijklmnopq"))
