@@ -24,10 +24,10 @@ are so far away, each way. --also: further flags of both coordinators. --request
 all requests, such as "--repetition-penalty 1.2".
 
 Printed: tokens per second of both (the sum over the streams, each from its first round on and by
-the server's time), their ratio as the median of the turns with quartiles; of the first cluster alpha, the
-shares of its guesses that were found, that took no pass of the draft of their own and that were
-found after the draft's, and siblings per round; and of both committed tokens and guesses per round,
-which a busy machine does not change where K is fixed.
+the server's time), their ratio as the median of the turns with quartiles; of the first cluster
+alpha, the shares of its guesses that were found, that took no pass of the draft of their own and
+that were found after the draft's, and siblings per round; and of both committed tokens and guesses
+per round, which a busy machine does not change where K is fixed.
 """
 import concurrent.futures
 import statistics
@@ -62,7 +62,7 @@ class Slice:
             self.answers = list(pool.map(lambda i: ask(cluster, turn, i, tokens, words),
                                          range(clients)))
             self.seconds = time.monotonic() - begin
-        # One stream is timed by the server, because the start of a client is no part of it.
+        # The server's time, because the start of a client is no part of it.
         rates = [bench_util.decode_rate(answer) for answer in self.answers]
         self.rate = rates[0] if clients == 1 else sum(rates)
 

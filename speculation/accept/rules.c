@@ -6,9 +6,12 @@
 
 enum { LIST_BYTES = 256 };
 
-#define ACCEPT_RULE_ROW(constant, word, function, wish_function, ...) \
-    [RULE_##                                                          \
-        constant] = {.name = (word), .accept = (function), .wish = (wish_function), __VA_ARGS__},
+#define ACCEPT_RULE_ROW(constant, word, function, over_tree, wish_function, ...) \
+    [RULE_##constant] = {.name = (word),                                         \
+                         .accept = (function),                                   \
+                         .accept_tree = (over_tree),                             \
+                         .wish = (wish_function),                                \
+                         __VA_ARGS__},
 const struct rule accept_rules[RULE_COUNT] = {ACCEPT_RULES(ACCEPT_RULE_ROW)};
 
 #define ACCEPT_RULE_NAME(constant, word, ...) [RULE_##constant] = (word),

@@ -8,32 +8,32 @@
 #include "speculation/rows/rule.h"
 #include "speculation/rows/target_row.h"
 
-/* RULE(constant, name, function, what it asks of the workers, properties). A property that is not
- * named is false, or NULL. */
-#define ACCEPT_RULES(RULE)                                                                \
-    RULE(REJECTION, "rejection", accept_rejection, rule_wish_p, .keep = keep_rejection,   \
-         .accept_tree = tree_accept_rejection, .is_lossless = true, .judges_q = true)     \
-    RULE(GREEDY, "greedy", accept_match, rule_wish_best, .keep = keep_match,              \
-         .accept_tree = tree_accept_match, .is_lossless = true, .is_greedy = true)        \
-    RULE(COUPLED, "coupled", accept_match, rule_wish_noisy_best, .keep = keep_match,      \
-         .accept_tree = tree_accept_match, .is_lossless = true, .is_coupled = true)       \
-    RULE(BLOCK, "block", accept_block, rule_wish_p, .accept_tree = tree_accept_traversal, \
-         .is_lossless = true, .judges_q = true)                                           \
-    RULE(NAIVE, "naive", accept_naive, rule_wish_p, .keep = keep_naive,                   \
-         .accept_tree = tree_accept_naive, .is_lossless = true)                           \
-    RULE(TYPICAL, "typical", accept_typical, rule_wish_p, .keep = keep_typical,           \
-         .accept_tree = tree_accept_typical, .needs_entropy = true)
+/* RULE(constant, name, function, function over a tree, what it asks of the workers, properties). A
+ * property that is not named is false, or NULL. */
+#define ACCEPT_RULES(RULE)                                                                      \
+    RULE(REJECTION, "rejection", accept_rejection, tree_accept_rejection, rule_wish_p,          \
+         .keep = keep_rejection, .is_lossless = true, .judges_q = true)                         \
+    RULE(GREEDY, "greedy", accept_match, tree_accept_match, rule_wish_best, .keep = keep_match, \
+         .is_lossless = true, .is_greedy = true)                                                \
+    RULE(COUPLED, "coupled", accept_match, tree_accept_match, rule_wish_noisy_best,             \
+         .keep = keep_match, .is_lossless = true, .is_coupled = true)                           \
+    RULE(BLOCK, "block", accept_block, tree_accept_traversal, rule_wish_p, .is_lossless = true, \
+         .judges_q = true)                                                                      \
+    RULE(NAIVE, "naive", accept_naive, tree_accept_naive, rule_wish_p, .keep = keep_naive,      \
+         .is_lossless = true)                                                                   \
+    RULE(TYPICAL, "typical", accept_typical, tree_accept_typical, rule_wish_p,                  \
+         .keep = keep_typical, .needs_entropy = true)
 
 #define ACCEPT_RULE_CONSTANT(constant, ...) RULE_##constant,
 enum accept_rule { ACCEPT_RULES(ACCEPT_RULE_CONSTANT) RULE_COUNT };
 #undef ACCEPT_RULE_CONSTANT
 
-#define ACCEPT_RULE_FUNCTIONS(constant, name, accept, ...) accept_fn accept;
+#define ACCEPT_RULE_FUNCTIONS(constant, name, accept, accept_over_tree, ...) \
+    accept_fn accept;                                                        \
+    tree_accept_fn accept_over_tree;
 ACCEPT_RULES(ACCEPT_RULE_FUNCTIONS)
 #undef ACCEPT_RULE_FUNCTIONS
 rule_keep_fn keep_rejection, keep_match, keep_naive, keep_typical;
-tree_accept_fn tree_accept_rejection, tree_accept_match, tree_accept_traversal, tree_accept_naive,
-    tree_accept_typical;
 
 /* Rules that judge a tree of guesses in the place of the rule's own function, where the rule judges
  * q and the tree is one that it can judge: TREE_RULE(constant, name, function, which trees). So a

@@ -247,6 +247,7 @@ class Playground(BrowserTest):
         self.generate(rule="rejection")
         page.wait("!document.querySelector('#play-problem').hidden", "the server has refused")
         self.assertIn("--trees chains:KxL", page.text("#play-problem"))
+        self.expects_failures = True
 
     def test_wrong_field_is_named(self):
         page = self.page

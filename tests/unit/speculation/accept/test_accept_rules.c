@@ -40,11 +40,12 @@ END_TEST
 /* The guesses that stay are those that stay one by one, so the rows after them are not needed. */
 START_TEST(rules_that_decide_guess_by_guess_need_no_further_rows)
 {
+    int n_keep = 0;
     for (int w = 0; w < N_WORLDS; w++) {
         world_open(&worlds[w]);
         for (int rule = 0; rule < RULE_COUNT; rule++) {
             rule_keep_fn *keep = accept_rules[rule].keep;
-            ck_assert(!keep == (rule == RULE_BLOCK));
+            n_keep += keep ? 1 : 0;
             for (uint64_t seed = 0; keep && seed < SEEDS; seed++) {
                 const struct rng_address at = {.seed = seed, .position = 9, .round = 4};
                 struct world_round round;
@@ -67,6 +68,7 @@ START_TEST(rules_that_decide_guess_by_guess_need_no_further_rows)
         }
         world_close(&worlds[w]);
     }
+    ck_assert(n_keep > 0 && !accept_rules[RULE_BLOCK].keep); /* block decides over all of them */
 }
 END_TEST
 
