@@ -31,7 +31,7 @@ static int take_file(void *fields, char *word, struct error *err)
 #define FIELD(member) OPTION_FIELD(struct count, member)
 
 static const struct option_row rows[] = {
-    {"model", 'm', "FOLDER", FIELD(model), .help = "Folder with a tokenizer.json"},
+    {"model", 'm', "FOLDER", FIELD(model), .help = "Folder with a tokenizer.json, or GGUF file"},
     {"output", 'o', "LIST", FIELD(output),
      .help = "Write the list to LIST, as a whole or not at all"},
     {"no-special", 0, NULL, FIELD(parses_no_special),

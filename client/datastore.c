@@ -30,7 +30,8 @@ static int take_file(void *fields, char *word, struct error *err)
 #define FIELD(member) OPTION_FIELD(struct build, member)
 
 static const struct option_row rows[] = {
-    {"model", 'm', "FOLDER", FIELD(model), .help = "Folder with the tokenizer.json of the target"},
+    {"model", 'm', "FOLDER", FIELD(model),
+     .help = "Folder with the tokenizer.json of the target, or its GGUF file"},
     {"output", 'o', "DATASTORE", FIELD(output),
      .help = "Write to DATASTORE, as a whole or not at all"},
     {0},

@@ -27,7 +27,7 @@ static int take_word(void *fields, char *word, struct error *err)
 
 static const struct option_row rows[] = {
     OPTION_GROUP("Ids", "--file=ids.txt"),
-    {"model", 'm', "FOLDER", FIELD(model), .help = "Folder with a tokenizer.json"},
+    {"model", 'm', "FOLDER", FIELD(model), .help = "Folder with a tokenizer.json, or GGUF file"},
     {"file", 0, "FILE", FIELD(file), .help = "Read the ids from FILE"},
     OPTION_GROUP("Output", "--special"),
     {"special", 0, NULL, FIELD(shows_special),

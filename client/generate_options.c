@@ -38,7 +38,7 @@ static const struct option_row rows[] = {
              "with transformers; needs --tokenizer; may be given again. The same characters "
              "in other tokens may come"},
     {"tokenizer", 0, "FOLDER", FIELD(tokenizer),
-     .help = "Folder with the target's tokenizer.json, for --ban"},
+     .help = "Folder with the target's tokenizer.json, or its GGUF file, for --ban"},
     {0},
 };
 

@@ -23,7 +23,7 @@ static int take_word(void *fields, char *word, struct error *err)
 
 static const struct option_row rows[] = {
     OPTION_GROUP("Text", "--file=answer.txt"),
-    {"model", 'm', "FOLDER", FIELD(model), .help = "Folder with a tokenizer.json"},
+    {"model", 'm', "FOLDER", FIELD(model), .help = "Folder with a tokenizer.json, or GGUF file"},
     {"file", 0, "FILE", FIELD(file), .help = "Read the text from FILE"},
     {"no-special", 0, NULL, FIELD(parses_no_special),
      .help = "Texts of special tokens are plain text; otherwise they become these tokens"},

@@ -168,6 +168,10 @@ static int open_tokenizer(struct coordinator *c, struct error *err)
         TRY(open_synthetic_tokenizer(c, name, err));
     } else {
         TRY(tokenizer_open(&c->tok, folder, err));
+        const char *remark = tokenizer_remark(c->tok);
+        if (remark) {
+            log_line(LOG_LEVEL_WARN, "model_remark", "tokenizer=%s text=\"%s\"", folder, remark);
+        }
     }
 out:
     free(folder);

@@ -118,7 +118,8 @@ static const struct option_row rows[] = {
              ",layers=0-3,12-15 after it (the target's own folder, for example) only these "
              "layers of it"},
     {"tokenizer", 0, "FOLDER", FIELD(options.tokenizer),
-     .help = "tokenizer; default the draft's; without a draft it must be given"},
+     .help = "tokenizer: a folder or a GGUF file; default the draft's; without a draft it must be "
+             "given"},
     {"served-name", 0, "NAME", READ(served_name, read_served_name),
      .help = "what clients are told that the target is called; default the last part of its "
              "folder"},
@@ -126,7 +127,8 @@ static const struct option_row rows[] = {
      .help = "refuse a draft whose config.json has keys that are not known here, which "
              "otherwise are a warning in the log"},
     {"chat-template", 0, "FILE", FIELD(options.chat_template),
-     .help = "Jinja template of conversations; default that of --tokenizer if it is given and "
+     .help = "Jinja template of conversations, or a GGUF file that has one; default that of "
+             "--tokenizer if it is given and "
              "has one, otherwise the target's, or the draft's if the target has none"},
     {"generation-config", 0, "WORD", FIELD(options.ignores_generation_config), .is_inverted = true,
      .standard = "on",

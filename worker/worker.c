@@ -128,7 +128,12 @@ static int open_tokenizer(struct worker *w, struct error *err)
     if (checkpoint_is_synthetic(w->checkpoint)) {
         return tokenizer_open_bytes(&w->tokenizer, n_vocab, err);
     }
-    return tokenizer_open(&w->tokenizer, checkpoint_name(w->checkpoint), err);
+    int rc = tokenizer_open(&w->tokenizer, checkpoint_name(w->checkpoint), err);
+    const char *remark = rc ? NULL : tokenizer_remark(w->tokenizer);
+    if (remark && w->group.comm->rank == 0) {
+        log_line(LOG_LEVEL_WARN, "model_remark", "model=%s text=\"%s\"", w->options.model, remark);
+    }
+    return rc;
 }
 
 /* Describes the rank. Everything but the weights is known now; rank 0 tells the others about itself

@@ -40,7 +40,7 @@ static const struct option_row rows[] = {
      .help = "Which drafters, separated by commas: session, ngram, store, datastore=FILE, "
              "recycled. The planner chooses among them"},
     {"model", 'm', "FOLDER", FIELD(model),
-     .help = "Folder with a tokenizer.json; not needed for lists of ids"},
+     .help = "Folder with a tokenizer.json, or GGUF file; not needed for lists of ids"},
     {"prompt-tokens", 0, "N", FIELD(n_prompt), .most = PROMPT_MOST, .standard = "0",
      .help = "The first N tokens of a plain text are its prompt"},
     OPTION_GROUP("Times of a cluster", "--step-us=20000 --row-us=500"),

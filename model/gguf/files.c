@@ -1,8 +1,10 @@
 /* The files of a GGUF model, put together. Only the first file of several has metadata besides
  * split.*, and each has a table of its own tensors. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "model/gguf/internal.h"
@@ -14,11 +16,11 @@ static const char tail_form[] = "-%05d-of-%05d.gguf";
 bool gguf_is_file(const char *path)
 {
     char magic[4] = "";
-    FILE *file = fopen(path, "rb");
-    if (!file) return false;
-    size_t n = fread(magic, 1, sizeof magic, file);
-    fclose(file);
-    return n == sizeof magic && memcmp(magic, "GGUF", sizeof magic) == 0;
+    int file = open(path, O_RDONLY); /* needs no memory, so a lack of it cannot make it false */
+    if (file < 0) return false;
+    ssize_t n = read(file, magic, sizeof magic);
+    close(file);
+    return n == (ssize_t)sizeof magic && memcmp(magic, "GGUF", sizeof magic) == 0;
 }
 
 static const char *last_part(const char *path)

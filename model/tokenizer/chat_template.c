@@ -133,22 +133,47 @@ static int set_special(struct chat_source *source, const json_t *config, const j
     return failed ? error_set(err, ERR_NO_MEMORY, "no memory for a chat template") : 0;
 }
 
+/* Reads the template of a GGUF file; without one source->text stays NULL. */
+static int take_gguf(struct chat_source *source, const struct gguf *gguf, struct error *err)
+{
+    struct gguf_text text;
+    int rc = gguf_chat_template(&text, gguf, err);
+    if (rc || !text.len) return rc;
+    if (text.len <= FILE_BYTES_MAX) return keep_text(source, text.data, text.len, err);
+    return error_set(err, ERR_UNSUPPORTED, "%s: the chat template has %zu bytes, more than %d",
+                     source->origin, text.len, (int)FILE_BYTES_MAX);
+}
+
+/* Reads the file that a user names: a template, or a GGUF file that has one. */
+static int take_named(struct chat_source *source, const char *file, struct error *err)
+{
+    struct gguf *gguf = NULL;
+    int rc = 0;
+    TRY(set_path(source->origin, "", file, err));
+    if (!gguf_is_file(file)) return take_file(source, err);
+    TRY(gguf_open(&gguf, file, err));
+    TRY(take_gguf(source, gguf, err));
+    if (!source->text) {
+        rc = error_set(err, ERR_NOT_FOUND,
+                       "%s has no chat template: the key "
+                       "tokenizer.chat_template is missing",
+                       file);
+    }
+out:
+    gguf_close(gguf);
+    return rc;
+}
+
 /* The special tokens of a GGUF file, and its template unless `file` names another one. */
 static int read_gguf(struct chat_source *source, const char *path, const char *file,
                      struct error *err)
 {
     struct gguf *gguf = NULL;
-    struct gguf_text text = {0};
     int rc = 0;
     TRY(gguf_open(&gguf, path, err));
     TRY(gguf_special_texts(&source->special, gguf, err));
-    TRY(set_path(source->origin, "", file ? file : path, err));
-    if (file) {
-        TRY(take_file(source, err));
-    } else {
-        TRY(gguf_chat_template(&text, gguf, err));
-        if (text.len) TRY(keep_text(source, text.data, text.len, err));
-    }
+    TRY(set_path(source->origin, "", path, err));
+    TRY(file ? take_named(source, file, err) : take_gguf(source, gguf, err));
 out:
     gguf_close(gguf);
     return rc;
@@ -166,8 +191,7 @@ int chat_source_read(struct chat_source *source, const char *folder, const char 
     if (folder) TRY(read_json(path, folder, "special_tokens_map.json", &map, err));
     TRY(set_special(source, config, map, err));
     if (file) {
-        TRY(set_path(source->origin, "", file, err));
-        TRY(take_file(source, err));
+        TRY(take_named(source, file, err));
     } else if (folder) {
         TRY(find_template(source, folder, config, err));
     }

@@ -30,11 +30,12 @@ struct chat_source {
     json_t *special; /* owned; texts of special tokens by name (bos_token, ...); NULL = none */
 };
 
-/* Reads the template: `file` where that is not NULL; otherwise FOLDER/chat_template.jinja, or
- * "chat_template" of FOLDER/chat_template.json or of FOLDER/tokenizer_config.json, the first that
- * is there. Of several named ones "default" is taken. The texts of special tokens (bos_token, ...)
- * come from tokenizer_config.json, or from special_tokens_map.json beside it. `folder` may be a
- * GGUF file, which has all of this; or NULL: there is none. Free *source also after an error.
+/* Reads the template: `file`, which may be a GGUF file, where that is not NULL; otherwise
+ * FOLDER/chat_template.jinja, or "chat_template" of FOLDER/chat_template.json or of
+ * FOLDER/tokenizer_config.json, the first that is there. Of several named ones "default" is taken.
+ * The texts of special tokens (bos_token, ...) come from tokenizer_config.json, or from
+ * special_tokens_map.json beside it. `folder` may be a GGUF file, which has all of this; or NULL:
+ * there is none. Free *source also after an error.
  * Errors: ERR_NOT_FOUND no such `file`; ERR_IO; ERR_FORMAT it is not a template. */
 int chat_source_read(struct chat_source *source, const char *folder, const char *file,
                      struct error *err);

@@ -59,10 +59,10 @@ int gguf_special_texts(json_t **special, const struct gguf *gguf, struct error *
     int rc = 0;
     *special = json_object();
     if (!*special) rc = error_set(err, ERR_NO_MEMORY, "no memory for a chat template");
-    if (rc || !gguf_has(gguf, "tokenizer.ggml.model")) goto out;
-    TRY(gguf_is_sentencepiece(gguf, &is_sentencepiece, err));
-    TRY(gguf_vocabulary_read(&v, gguf, err));
-    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+    if (rc) goto out;
+    if (gguf_is_sentencepiece(gguf, &is_sentencepiece, err)) is_sentencepiece = false;
+    TRY(gguf_tokens_read(&v, gguf, err));
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens && v.n; i++) {
         int id = is_sentencepiece ? tokens[i].sentencepiece_default : -1;
         TRY(gguf_read_token_id(gguf, tokens[i].key, v.n, tokens[i].is_needed, &id, err));
         if (id >= 0 && id < v.n) TRY(add_text(*special, tokens[i].name, v.tokens[id], err));

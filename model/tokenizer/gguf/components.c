@@ -31,7 +31,7 @@ static int read_pre(struct convention *c, const struct gguf *gguf, const char **
     int rc = gguf_read_text(gguf, "tokenizer.ggml.pre", &name, err);
     if (rc) return rc;
     if (name.len) return pre_tokenizer_find(&c->pre, name.data, name.len, gguf_origin(gguf), err);
-    c->pre = pre_tokenizer_default();
+    c->pre = pre_tokenizer_at(0);
     *remark = "the file has no tokenizer.ggml.pre, so texts are cut into words in a general way, "
               "and the model may see other tokens than it was trained with: have the file made "
               "again by a newer converter";
@@ -71,43 +71,55 @@ static json_t *replace(const char *kind, const char *pattern, const char *conten
                      content);
 }
 
-/* list: a reference that is taken over; NULL where there was no memory. */
+/* Sets members of a node, whose references are taken over, as that of the node; NULL, also for a
+ * NULL among them: there is no memory. jansson's json_pack would lose some of them then. */
+static json_t *with_member(json_t *node, const char *key, json_t *value)
+{
+    if (!json_object_set_new(node, key, value)) return node;
+    json_decref(node);
+    return NULL;
+}
+
+static json_t *with_element(json_t *list, json_t *value)
+{
+    if (!json_array_append_new(list, value)) return list;
+    json_decref(list);
+    return NULL;
+}
+
+static json_t *of_type(const char *type)
+{
+    return json_pack("{s:s}", "type", type);
+}
+
 static json_t *sequence(const char *key, json_t *list)
 {
-    return json_pack("{s:s, s:o}", "type", "Sequence", key, list);
+    return with_member(of_type("Sequence"), key, list);
 }
 
 static json_t *sentencepiece_normalizer(const struct convention *c)
 {
     json_t *list = json_array();
-    bool failed = !list;
     if (c->strips_blanks) {
-        failed = failed || json_array_append_new(list, replace("Regex", "\\A +| +\\z", "")) ||
-                 json_array_append_new(list, replace("Regex", " {2,}", " "));
+        list = with_element(list, replace("Regex", "\\A +| +\\z", ""));
+        list = with_element(list, replace("Regex", " {2,}", " "));
     }
     if (c->adds_blank) {
-        failed = failed || json_array_append_new(list, json_pack("{s:s, s:s}", "type", "Prepend",
-                                                                 "prepend", space_mark));
+        list =
+            with_element(list, json_pack("{s:s, s:s}", "type", "Prepend", "prepend", space_mark));
     }
-    failed = failed || json_array_append_new(list, replace("String", " ", space_mark));
-    if (!failed) return sequence("normalizers", list);
-    json_decref(list);
-    return NULL;
+    return sequence("normalizers", with_element(list, replace("String", " ", space_mark)));
 }
 
 static json_t *sentencepiece_decoder(const struct convention *c)
 {
-    json_t *list = json_pack("[o, {s:s}, {s:s}]", replace("String", space_mark, " "), "type",
-                             "ByteFallback", "type", "Fuse");
-    json_t *strip =
-        json_pack("{s:s, s:s, s:i, s:i}", "type", "Strip", "content", " ", "start", 1, "stop", 0);
+    json_t *list = with_element(json_array(), replace("String", space_mark, " "));
+    list = with_element(list, of_type("ByteFallback"));
+    list = with_element(list, of_type("Fuse"));
     if (c->adds_blank) {
-        if (json_array_append(list, strip)) {
-            json_decref(list);
-            list = NULL;
-        }
+        list = with_element(list, json_pack("{s:s, s:s, s:i, s:i}", "type", "Strip", "content", " ",
+                                            "start", 1, "stop", 0));
     }
-    json_decref(strip);
     return sequence("decoders", list);
 }
 
@@ -116,16 +128,14 @@ static json_t *sentencepiece_model(const struct convention *c, const struct gguf
     json_t *model = json_pack("{s:s, s:b, s:b}", "type", "BPE", "byte_fallback", 1, "fuse_unk", 1);
     if (c->unknown_id < 0 || !v->tokens[c->unknown_id].len) return model;
     struct gguf_text unknown = v->tokens[c->unknown_id];
-    if (!json_object_set_new(model, "unk_token", json_stringn(unknown.data, unknown.len)))
-        return model;
-    json_decref(model);
-    return NULL;
+    return with_member(model, "unk_token", json_stringn(unknown.data, unknown.len));
 }
 
 static json_t *make_sentencepiece(const struct convention *c, const struct gguf_vocabulary *v)
 {
-    return json_pack("{s:o, s:o, s:o}", "model", sentencepiece_model(c, v), "normalizer",
-                     sentencepiece_normalizer(c), "decoder", sentencepiece_decoder(c));
+    json_t *root = with_member(json_object(), "model", sentencepiece_model(c, v));
+    root = with_member(root, "normalizer", sentencepiece_normalizer(c));
+    return with_member(root, "decoder", sentencepiece_decoder(c));
 }
 
 /* ---- byte-level BPE ---- */
@@ -133,30 +143,22 @@ static json_t *make_sentencepiece(const struct convention *c, const struct gguf_
 static json_t *splitter(const struct pre_tokenizer *pre)
 {
     json_t *list = json_array();
-    bool failed = !list;
     for (int i = 0; i < PRE_TOKENIZER_STAGES && pre->patterns[i]; i++) {
-        json_t *split = json_pack("{s:s, s:{s:s}, s:s}", "type", "Split", "pattern", "Regex",
-                                  pre->patterns[i], "behavior", "Isolated");
-        failed = failed || json_array_append_new(list, split);
+        list = with_element(list, json_pack("{s:s, s:{s:s}, s:s}", "type", "Split", "pattern",
+                                            "Regex", pre->patterns[i], "behavior", "Isolated"));
     }
-    failed =
-        failed || json_array_append_new(list, json_pack("{s:s, s:b, s:b}", "type", "ByteLevel",
-                                                        "add_prefix_space", 0, "use_regex", 0));
-    if (!failed) return sequence("pretokenizers", list);
-    json_decref(list);
-    return NULL;
+    return sequence("pretokenizers",
+                    with_element(list, json_pack("{s:s, s:b, s:b}", "type", "ByteLevel",
+                                                 "add_prefix_space", 0, "use_regex", 0)));
 }
 
 static json_t *make_byte_level(const struct convention *c)
 {
     bool ignores_merges = c->pre->flags & PRE_IGNORES_MERGES;
-    json_t *root = json_pack("{s:{s:s, s:b}, s:o, s:{s:s}}", "model", "type", "BPE",
-                             "ignore_merges", (int)ignores_merges, "pre_tokenizer",
-                             splitter(c->pre), "decoder", "type", "ByteLevel");
-    if (!root || !(c->pre->flags & PRE_NFC)) return root;
-    if (!json_object_set_new(root, "normalizer", json_pack("{s:s}", "type", "NFC"))) return root;
-    json_decref(root);
-    return NULL;
+    json_t *root = json_pack("{s:{s:s, s:b}, s:{s:s}}", "model", "type", "BPE", "ignore_merges",
+                             (int)ignores_merges, "decoder", "type", "ByteLevel");
+    root = with_member(root, "pre_tokenizer", splitter(c->pre));
+    return c->pre->flags & PRE_NFC ? with_member(root, "normalizer", of_type("NFC")) : root;
 }
 
 /* ---- added tokens and the template ---- */
@@ -200,26 +202,18 @@ out:
 /* NULL: there is no memory. */
 static json_t *make_template(const struct convention *c)
 {
-    bool has_bos = c->adds_bos && c->bos_id >= 0;
-    bool has_eos = c->adds_eos && c->eos_id >= 0;
     json_t *single = json_array();
-    bool failed = !single;
-    if (has_bos) {
-        failed = failed ||
-                 json_array_append_new(single, json_pack("{s:{s:s}}", "SpecialToken", "id", "bos"));
+    if (c->adds_bos && c->bos_id >= 0) {
+        single = with_element(single, json_pack("{s:{s:s}}", "SpecialToken", "id", "bos"));
     }
-    failed = failed || json_array_append_new(single, json_pack("{s:{s:s}}", "Sequence", "id", "A"));
-    if (has_eos) {
-        failed = failed ||
-                 json_array_append_new(single, json_pack("{s:{s:s}}", "SpecialToken", "id", "eos"));
+    single = with_element(single, json_pack("{s:{s:s}}", "Sequence", "id", "A"));
+    if (c->adds_eos && c->eos_id >= 0) {
+        single = with_element(single, json_pack("{s:{s:s}}", "SpecialToken", "id", "eos"));
     }
-    if (!failed) {
-        return json_pack("{s:s, s:o, s:{s:{s:[i]}, s:{s:[i]}}}", "type", "TemplateProcessing",
-                         "single", single, "special_tokens", "bos", "ids", c->bos_id, "eos", "ids",
-                         c->eos_id);
-    }
-    json_decref(single);
-    return NULL;
+    return with_member(json_pack("{s:s, s:{s:{s:[i]}, s:{s:[i]}}}", "type", "TemplateProcessing",
+                                 "special_tokens", "bos", "ids", c->bos_id, "eos", "ids",
+                                 c->eos_id),
+                       "single", single);
 }
 
 int gguf_components_make(json_t **root, const struct gguf *gguf, const struct gguf_vocabulary *v,

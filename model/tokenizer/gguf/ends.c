@@ -79,12 +79,11 @@ int gguf_ends_read(struct end_ids *ends, const struct gguf *gguf, struct error *
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
     struct gguf_vocabulary v = {0};
-    int rc = 0;
     bool is_sentencepiece = false;
-    if (!gguf_has(gguf, "tokenizer.ggml.model")) return 0;
-    TRY(gguf_is_sentencepiece(gguf, &is_sentencepiece, err));
-    TRY(gguf_vocabulary_read(&v, gguf, err));
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    int rc = 0;
+    if (gguf_is_sentencepiece(gguf, &is_sentencepiece, err)) is_sentencepiece = false;
+    TRY(gguf_tokens_read(&v, gguf, err));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && v.n; i++) {
         int id = i == 0 && is_sentencepiece && v.n > 2 ? 2 : -1; /* the default of eos */
         TRY(gguf_read_token_id(gguf, keys[i], v.n, true, &id, err));
         TRY(add(ends, gguf, id, err));

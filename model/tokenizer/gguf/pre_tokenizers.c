@@ -169,9 +169,9 @@ static const struct pre_tokenizer table[] = {
 
 enum { N_NAMES = sizeof table / sizeof *table, NAME_BYTES = 24 };
 
-const struct pre_tokenizer *pre_tokenizer_default(void)
+const struct pre_tokenizer *pre_tokenizer_at(int i)
 {
-    return &table[0];
+    return i < N_NAMES ? &table[i] : NULL;
 }
 
 int pre_tokenizer_find(const struct pre_tokenizer **pre, const char *name, size_t len,
@@ -188,6 +188,6 @@ int pre_tokenizer_find(const struct pre_tokenizer **pre, const char *name, size_
         at += (size_t)snprintf(names + at, sizeof names - at, "%s, ", table[i].name);
     return error_set(err, ERR_UNSUPPORTED,
                      "%.80s: tokenizer.ggml.pre \"%.*s\" is none of %sand the others that "
-                     "docs/running.md lists",
+                     "docs/tokenizers.md lists",
                      origin, len < 40 ? (int)len : 40, name, names);
 }

@@ -24,5 +24,5 @@ enum pre_tokenizer_flags {
 /* Finds a name of tokenizer.ggml.pre. Errors: ERR_UNSUPPORTED lists names that there are. */
 int pre_tokenizer_find(const struct pre_tokenizer **pre, const char *name, size_t len,
                        const char *origin, struct error *err);
-/* The one of files that name none. */
-const struct pre_tokenizer *pre_tokenizer_default(void);
+/* The i-th one, NULL after the last. The first is that of files that name none. */
+const struct pre_tokenizer *pre_tokenizer_at(int i);

@@ -53,7 +53,7 @@ static int read_tokens(struct gguf_vocabulary *v, const struct gguf *gguf, struc
     struct gguf_array list = {0};
     int rc = gguf_read_texts(gguf, "tokenizer.ggml.tokens", &list, err);
     if (rc) return rc;
-    if (!list.n || list.n > INT_MAX) {
+    if (list.n > INT_MAX) {
         return error_set(err, ERR_FORMAT, "%s: tokenizer.ggml.tokens has %llu entries",
                          gguf_origin(gguf), (unsigned long long)list.n);
     }
@@ -168,14 +168,25 @@ static int respell_blanks(struct gguf_vocabulary *v, struct error *err)
     return 0;
 }
 
+int gguf_tokens_read(struct gguf_vocabulary *v, const struct gguf *gguf, struct error *err)
+{
+    *v = (struct gguf_vocabulary){.ranking = GGUF_RANK_MERGES};
+    int rc = read_tokens(v, gguf, err);
+    return rc ? rc : read_types(v, gguf, err);
+}
+
 int gguf_vocabulary_read(struct gguf_vocabulary *v, const struct gguf *gguf, struct error *err)
 {
     bool is_sentencepiece = false;
     int rc = 0;
-    *v = (struct gguf_vocabulary){.ranking = GGUF_RANK_MERGES};
+    *v = (struct gguf_vocabulary){0};
     TRY(gguf_is_sentencepiece(gguf, &is_sentencepiece, err));
-    TRY(read_tokens(v, gguf, err));
-    TRY(read_types(v, gguf, err));
+    TRY(gguf_tokens_read(v, gguf, err));
+    if (!v->n) {
+        rc = error_set(err, ERR_FORMAT, "%s: tokenizer.ggml.tokens has 0 entries",
+                       gguf_origin(gguf));
+        goto out;
+    }
     TRY(read_ranking(v, gguf, is_sentencepiece, err));
     if (v->ranking == GGUF_RANK_IDS) TRY(respell_blanks(v, err));
 out:

@@ -34,8 +34,11 @@ struct gguf_vocabulary {
  * Errors: ERR_FORMAT the file does not say; ERR_UNSUPPORTED it is another one. */
 int gguf_is_sentencepiece(const struct gguf *gguf, bool *is, struct error *err);
 
-/* Reads the tokens; what is returned points into the file. Errors: ERR_FORMAT, ERR_UNSUPPORTED,
- * ERR_NO_MEMORY; free *v also then. */
+/* Reads the tokens and their types alone, of any tokenizer; a file without one has none. What is
+ * returned points into the file. Errors: ERR_FORMAT, ERR_NO_MEMORY; free *v also then. */
+int gguf_tokens_read(struct gguf_vocabulary *v, const struct gguf *gguf, struct error *err);
+/* Reads all. Errors: those of gguf_is_sentencepiece and gguf_tokens_read; ERR_FORMAT there are no
+ * tokens. */
 int gguf_vocabulary_read(struct gguf_vocabulary *v, const struct gguf *gguf, struct error *err);
 void gguf_vocabulary_free(struct gguf_vocabulary *v);
 

@@ -54,11 +54,32 @@ START_TEST(each_allocation_may_fail)
 }
 END_TEST
 
+static int gguf_trial(void *arg, struct error *err)
+{
+    struct chat_source source;
+    int rc = chat_source_read(&source, arg, NULL, err);
+    if (!rc && (!source.text || !json_object_get(source.special, "bos_token"))) {
+        rc = error_set(err, ERR_INTERNAL, "the template or a token was not found");
+    }
+    chat_source_free(&source);
+    return rc;
+}
+
+START_TEST(each_allocation_may_fail_with_a_gguf_file)
+{
+    char path[] = SOURCE_DIR "/tests/fuzz/seeds/gguf_tokenizer/letters";
+    struct error err;
+    CHECK_OK(gguf_trial(path, &err));
+    fail_alloc_each("a chat template of a GGUF file", gguf_trial, path, FAIL_ALL, 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("chat_template_no_memory");
     TCase *tcase = tcase_create("chat_template_no_memory");
     tcase_add_test(tcase, each_allocation_may_fail);
+    tcase_add_test(tcase, each_allocation_may_fail_with_a_gguf_file);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -10,6 +10,7 @@
 
 #define TALES  SOURCE_DIR "/deploy/models/tales/draft"
 #define GOLDEN SOURCE_DIR "/tests/golden/tokenizers/"
+#define GGUF   SOURCE_DIR "/tests/golden/gguf_tokenizers/"
 
 /* Normalised, cut by patterns, with special tokens and bytes that are no token of their own. */
 static const char sentence[] = "Once upon a time, 1234 \xc3\xa9te\xcc\x81s <s>"
@@ -135,6 +136,15 @@ START_TEST(real_files_survive_each_failure_of_our_own_allocations)
 }
 END_TEST
 
+START_TEST(gguf_files_survive_each_failure)
+{
+    static const char *const names[] = {GGUF "bpe.gguf", GGUF "spm.gguf", GGUF "gemma.gguf"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        fail_each(names[i], (struct source){.folder = names[i]}, FAIL_ALL, 1);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tokenizer without memory");
@@ -142,6 +152,7 @@ int main(void)
     tcase_add_test(all, a_file_with_every_component_survives_each_failure);
     tcase_add_test(all, a_tokenizer_of_bytes_survives_each_failure);
     tcase_add_test(all, real_files_survive_each_failure_of_our_own_allocations);
+    tcase_add_test(all, gguf_files_survive_each_failure);
     suite_add_tcase(suite, all);
     return check_main(suite);
 }
