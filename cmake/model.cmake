@@ -13,7 +13,7 @@ outrider_room(tokenizer FOLDERS model/tokenizer
   HIDDEN outrider_jinja outrider_tokenizer_gguf)
 outrider_room(config FOLDERS model/checkpoint/config LINK outrider_numerics PkgConfig::JANSSON)
 outrider_room(checkpoint_gguf FOLDERS model/checkpoint/gguf
-  LINK outrider_gguf PkgConfig::JANSSON)
+  LINK outrider_gguf PkgConfig::JANSSON HIDDEN outrider_tokenizer_gguf)
 outrider_room(checkpoint FOLDERS model/checkpoint
   LINK outrider_config outrider_checkpoint_gguf PkgConfig::XXHASH)
 outrider_room(logits FOLDERS model/logits LINK outrider_numerics)
