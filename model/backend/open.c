@@ -87,13 +87,16 @@ static int open_cuda(struct backend **be, const struct backend_options *options,
     struct backend_cuda_options cuda = {.device = ordinal,
                                         .rank = options->rank,
                                         .no_graphs = options->no_graphs,
-                                        .all_reduce = options->all_reduce};
+                                        .all_reduce = options->all_reduce,
+                                        .stored = options->stored};
     if (strcmp(options->weights, "fp8") == 0) {
         cuda.weights = CUDA_WEIGHTS_FP8;
+    } else if (options->stored != WEIGHTS_BF16) {
+        cuda.weights = CUDA_WEIGHTS_BLOCKS;
     } else if (strcmp(options->weights, "bf16") != 0) {
-        return error_set(err, ERR_ARGUMENT, "--weights %s%s: a GPU has bf16 and fp8",
-                         options->weights,
-                         options->stored == WEIGHTS_BF16 ? "" : ", as the model is stored");
+        return error_set(err, ERR_ARGUMENT,
+                         "--weights %s: a GPU has bf16 and fp8 for a model that is stored in bf16",
+                         options->weights);
     }
     return backend_cuda_open(be, &cuda, err);
 }

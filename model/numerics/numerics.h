@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "model/numerics/gelu_coefficients.h"
+
 static inline float num_bits_to_float(uint32_t bits)
 {
     float x;

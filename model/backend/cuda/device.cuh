@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "model/numerics/exp_coefficients.h"
+#include "model/numerics/gelu_coefficients.h"
 
 #ifndef CUDA_EMULATED
 
@@ -119,4 +120,16 @@ static __device__ __forceinline__ float device_exp(float x)
     int whole = static_cast<int>(n), half = whole >> 1;
     return y * __uint_as_float(static_cast<uint32_t>(half + 127) << 23) *
            __uint_as_float(static_cast<uint32_t>(whole - half + 127) << 23);
+}
+
+/* num_tanh of numerics.h, bit for bit. */
+static __device__ __forceinline__ float device_tanh(float x)
+{
+    return 1.0f - 2.0f / (1.0f + device_exp(2.0f * x));
+}
+
+/* num_gelu_tanh of numerics.h, bit for bit. */
+static __device__ __forceinline__ float device_gelu_tanh(float x)
+{
+    return x / (1.0f + device_exp(GELU_SLOPE * (x + GELU_CUBE * (x * x * x))));
 }

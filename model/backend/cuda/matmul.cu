@@ -19,12 +19,13 @@ enum {
 
 /* A form of the kernel: tiles of 8 tokens, groups of a warp, kind of weights, and how tokens_copy
  * reads tokens. */
-template <int TILES, int GROUPS, bool FP8, bool ALIGNED> struct few_form {
-    static const bool IS_FP8 = FP8, IS_ALIGNED = ALIGNED;
+template <int TILES, int GROUPS, int FORM_KIND, bool ALIGNED> struct few_form {
+    static const bool IS_ALIGNED = ALIGNED, IS_BLOCKS = kind_is_blocks(FORM_KIND);
     enum {
+        KIND = FORM_KIND,
         N_TILES = TILES,
         N_GROUPS = GROUPS,
-        TILE_BYTES = IS_FP8 ? TILE_FP8_BYTES : TILE_BF16_BYTES,
+        TILE_BYTES = tile_bytes(KIND), /* in shared memory */
         WEIGHT_BYTES = N_GROUPS * TILE_BYTES,
         STAGE_BYTES = WEIGHT_BYTES + N_TILES * TILE_TOKEN_BYTES,
         FIT = RING_BYTES / (MATMUL_WARPS * STAGE_BYTES),
@@ -55,7 +56,8 @@ static __device__ __forceinline__ struct few_share few_share_of(const struct mat
     size_t tile =
         static_cast<size_t>(share.n_groups ? group : 0) * static_cast<size_t>(job.n_tiles);
     tile += static_cast<size_t>(first);
-    share.weights = job.weights[blockIdx.z] + tile * FORM::TILE_BYTES + lane * 16;
+    share.weights = job.weights[blockIdx.z] +
+                    tile * static_cast<size_t>(stored_bytes<FORM::KIND>(job)) + lane * 16;
     share.k = first * TILE_K + lane % 4 * 8;
     share.tokens = job.in + static_cast<size_t>(blockIdx.z) * static_cast<size_t>(job.n_in) +
                    static_cast<size_t>(lane / 4) * job.in_stride + share.k;
@@ -67,17 +69,20 @@ template <typename FORM>
 static __device__ __forceinline__ void few_copy_weights(const struct matmul_job &job,
                                                         struct few_share *share, uint8_t *to)
 {
-    size_t group_bytes = static_cast<size_t>(job.n_tiles) * FORM::TILE_BYTES;
+    int bytes = stored_bytes<FORM::KIND>(job),
+        from_lane = static_cast<int>(threadIdx.x) % WARP * 16;
+    size_t group_bytes = static_cast<size_t>(job.n_tiles) * static_cast<size_t>(bytes);
 #pragma unroll
     for (int g = 0; g < FORM::N_GROUPS; g++) {
         bool valid = g < share->n_groups;
         const uint8_t *from = share->weights + (valid ? g * group_bytes : 0);
 #pragma unroll
         for (int part = 0; part < FORM::TILE_BYTES; part += WARP * 16) {
+            if (FORM::IS_BLOCKS && part + from_lane >= bytes) break;
             copy_async_16(to + g * FORM::TILE_BYTES + part, from + part, valid);
         }
     }
-    share->weights += FORM::TILE_BYTES;
+    share->weights += bytes;
 }
 
 template <typename FORM>
@@ -120,8 +125,8 @@ static __device__ __forceinline__ void few_stream(const struct matmul_job &job, 
     for (int n_left = share.n_tiles; n_left > 0; n_left--) {
         copy_async_wait<FORM::STAGES - 1>();
         __syncwarp();
-        stage_multiply<FORM::N_GROUPS, FORM::N_TILES, FORM::IS_FP8>(
-            acc, stage, stage + FORM::WEIGHT_BYTES, lane);
+        stage_multiply<FORM::N_GROUPS, FORM::N_TILES, FORM::KIND>(job, acc, stage,
+                                                                  stage + FORM::WEIGHT_BYTES, lane);
         __syncwarp();
         if (n_left > FORM::STAGES) {
             few_copy_weights<FORM>(job, &share, stage + lane * 16);
@@ -162,8 +167,8 @@ static __global__ void __launch_bounds__(MATMUL_THREADS, 2) matmul_few(struct ma
         const uint8_t *parts = shared + set * job.n_segments * FORM::WARP_BYTES;
         fragment_add(reinterpret_cast<const float4 *>(parts) + f * WARP + lane,
                      FORM::WARP_BYTES / sizeof(float4), job.n_segments, d);
-        fragment_store<FORM::IS_FP8>(job, static_cast<int>(blockIdx.z), group,
-                                     f % FORM::N_TILES * TILE_TOKENS, lane, d);
+        fragment_store<FORM::KIND>(job, static_cast<int>(blockIdx.z), group,
+                                   f % FORM::N_TILES * TILE_TOKENS, lane, d);
     }
 }
 
@@ -191,52 +196,98 @@ template <typename FORM> static void prepare_form(struct backend_cuda *be)
  * WIDE KiB for each KiB of weights. A matrix of too few groups is spread over more warps instead.
  * Up to 8 tokens that is done if some multiprocessor would otherwise have fewer than two blocks;
  * above 8 tokens only if half of the multiprocessors would otherwise be idle. */
-template <int N_TILES, int WIDE, bool IS_FP8>
+template <int N_TILES, int WIDE, int KIND>
 static void launch_few(struct backend_cuda *be, const struct matmul_job *job, int n_slices,
                        bool is_aligned)
 {
-    if (!is_aligned) {
-        launch_form<few_form<N_TILES, 1, IS_FP8, false>>(be, job, n_slices);
-    } else if (blocks_of(job, WIDE) * n_slices >= (N_TILES == 1 ? 2 * be->n_sms : be->n_sms / 2)) {
-        launch_form<few_form<N_TILES, WIDE, IS_FP8, true>>(be, job, n_slices);
+    if constexpr (!kind_is_blocks(KIND)) {
+        if (!is_aligned) {
+            launch_form<few_form<N_TILES, 1, KIND, false>>(be, job, n_slices);
+            return;
+        }
+    }
+    if (blocks_of(job, WIDE) * n_slices >= (N_TILES == 1 ? 2 * be->n_sms : be->n_sms / 2)) {
+        launch_form<few_form<N_TILES, WIDE, KIND, true>>(be, job, n_slices);
     } else {
-        launch_form<few_form<N_TILES, 1, IS_FP8, true>>(be, job, n_slices);
+        launch_form<few_form<N_TILES, 1, KIND, true>>(be, job, n_slices);
     }
 }
 
 /* The forms that launch_few chooses from. */
-template <int N_TILES, int WIDE, bool IS_FP8> static void prepare_few(struct backend_cuda *be)
+template <int N_TILES, int WIDE, int KIND> static void prepare_few(struct backend_cuda *be)
 {
-    prepare_form<few_form<N_TILES, 1, IS_FP8, false>>(be);
-    prepare_form<few_form<N_TILES, WIDE, IS_FP8, true>>(be);
-    prepare_form<few_form<N_TILES, 1, IS_FP8, true>>(be);
+    if constexpr (!kind_is_blocks(KIND)) prepare_form<few_form<N_TILES, 1, KIND, false>>(be);
+    prepare_form<few_form<N_TILES, WIDE, KIND, true>>(be);
+    prepare_form<few_form<N_TILES, 1, KIND, true>>(be);
 }
 
-template <bool IS_FP8>
+template <int KIND>
 static void launch_rows(struct backend_cuda *be, const struct matmul_job *job, int n_slices,
                         bool is_aligned)
 {
     if (job->n_rows <= 8) {
-        launch_few<1, 4, IS_FP8>(be, job, n_slices, is_aligned);
+        launch_few<1, 4, KIND>(be, job, n_slices, is_aligned);
     } else if (job->n_rows <= 16) {
-        launch_few<2, 4, IS_FP8>(be, job, n_slices, is_aligned);
+        launch_few<2, 4, KIND>(be, job, n_slices, is_aligned);
     } else {
-        launch_few<4, 2, IS_FP8>(be, job, n_slices, is_aligned);
+        launch_few<4, 2, KIND>(be, job, n_slices, is_aligned);
     }
 }
 
-template <bool IS_FP8> static void prepare_rows(struct backend_cuda *be)
+template <int KIND> static void prepare_rows(struct backend_cuda *be)
 {
-    prepare_few<1, 4, IS_FP8>(be);
-    prepare_few<2, 4, IS_FP8>(be);
-    prepare_few<4, 2, IS_FP8>(be);
+    prepare_few<1, 4, KIND>(be);
+    prepare_few<2, 4, KIND>(be);
+    prepare_few<4, 2, KIND>(be);
+}
+
+/* h = gated of gate_up[n_rows][2 n_out]; one thread for each of h. */
+static __global__ void gated_rows(struct matmul_job job, const float *gate_up)
+{
+    size_t at = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    size_t width = static_cast<size_t>(job.n_out), row = at / width, feature = at % width;
+    grid_dependency_wait();
+    grid_dependency_launch();
+    if (row >= static_cast<size_t>(job.n_rows)) return;
+    const float *from = gate_up + row * 2 * width + feature;
+    job.h[at] = gated(job, static_cast<int>(feature), from[0], from[width]);
 }
 
 void cuda_matmul_prepare(struct backend_cuda *be)
 {
-    prepare_rows<false>(be);
-    prepare_rows<true>(be);
+    prepare_rows<KIND_BF16>(be);
+    prepare_rows<KIND_FP8>(be);
+    prepare_rows<KIND_BLOCKS_4>(be);
+    prepare_rows<KIND_BLOCKS_5>(be);
+    prepare_rows<KIND_BLOCKS_6>(be);
+    prepare_rows<KIND_BLOCKS_8>(be);
     matmul_prepare_many(be);
+    cuda_prepare(be, gated_rows, 0);
+}
+
+static void launch_kind(struct backend_cuda *be, const struct matmul_job *job, int n_slices,
+                        enum tile_kind kind, bool is_aligned)
+{
+    switch (kind) {
+    case KIND_BF16:
+        launch_rows<KIND_BF16>(be, job, n_slices, is_aligned);
+        break;
+    case KIND_FP8:
+        launch_rows<KIND_FP8>(be, job, n_slices, is_aligned);
+        break;
+    case KIND_BLOCKS_4:
+        launch_rows<KIND_BLOCKS_4>(be, job, n_slices, is_aligned);
+        break;
+    case KIND_BLOCKS_5:
+        launch_rows<KIND_BLOCKS_5>(be, job, n_slices, is_aligned);
+        break;
+    case KIND_BLOCKS_6:
+        launch_rows<KIND_BLOCKS_6>(be, job, n_slices, is_aligned);
+        break;
+    case KIND_BLOCKS_8:
+        launch_rows<KIND_BLOCKS_8>(be, job, n_slices, is_aligned);
+        break;
+    }
 }
 
 static struct matmul_job job_of(const struct backend_cuda *be, const struct matrix *slices,
@@ -254,33 +305,45 @@ static struct matmul_job job_of(const struct backend_cuda *be, const struct matr
     job.n_tiles = matmul_tiles(slices->n_in);
     job.n_groups = matmul_groups(slices->n_out);
     job.n_segments = matmul_segments(slices->n_in);
+    job.blocks = block_layout_of(slices);
     return job;
 }
 
 static void run(struct backend_cuda *be, struct matmul_job *job, const struct matrix *slices,
                 int n_slices)
 {
-    bool is_fp8 = matmul_is_fp8(slices);
+    enum tile_kind kind = matmul_kind(slices);
     bool is_aligned = job->n_in % 8 == 0 && job->in_stride % 8 == 0 &&
                       reinterpret_cast<uintptr_t>(job->in) % 16 == 0;
     if (job->n_rows == 0) return;
     if (job->n_rows > FEW_ROWS) {
-        matmul_launch_many(be, job, n_slices, is_fp8, is_aligned);
-    } else if (is_fp8) {
-        launch_rows<true>(be, job, n_slices, is_aligned);
+        matmul_launch_many(be, job, n_slices, kind, is_aligned);
     } else {
-        launch_rows<false>(be, job, n_slices, is_aligned);
+        launch_kind(be, job, n_slices, kind, is_aligned);
     }
+}
+
+static void multiply(struct backend_cuda *be, const struct matrix *m, const uint16_t *in,
+                     size_t in_stride, float *out, size_t out_stride, int n)
+{
+    struct matmul_job job = job_of(be, m, 1, in, in_stride, n);
+    job.out = out;
+    job.out_stride = out_stride;
+    run(be, &job, m, 1);
 }
 
 void cuda_matmul(struct backend *be, const struct matrix *m, const uint16_t *in, size_t in_stride,
                  float *out, size_t out_stride, int n)
 {
     struct backend_cuda *cuda = backend_cuda_of(be);
-    struct matmul_job job = job_of(cuda, m, 1, in, in_stride, n);
-    job.out = out;
-    job.out_stride = out_stride;
-    run(cuda, &job, m, 1);
+    if (!matmul_is_split(m)) {
+        multiply(cuda, m, in, in_stride, out, out_stride, n);
+        return;
+    }
+    for (int i = 0; i < m->n_sections; i++) {
+        struct matrix section = matmul_section(m, i);
+        multiply(cuda, &section, in, in_stride, out + m->sections[i].first, out_stride, n);
+    }
 }
 
 void cuda_matmul_slices(struct backend *be, const struct matrix *slices, int n_slices,
@@ -296,15 +359,26 @@ void cuda_matmul_slices(struct backend *be, const struct matrix *slices, int n_s
     run(cuda, &job, slices, n_slices);
 }
 
-/* gate_up is not needed, because the kernel keeps both sums in registers until it multiplies
- * them. */
+/* gate_up is needed only where gate and up have tiles of their own. Otherwise the kernel keeps both
+ * sums in registers until it multiplies them. */
 void cuda_matmul_gated(struct backend *be, const struct gated_mlp *args)
 {
     struct backend_cuda *cuda = backend_cuda_of(be);
     const struct matrix *m = args->matrix;
-    struct matmul_job job = job_of(cuda, m, 1, args->in, static_cast<size_t>(m->n_in), args->n);
+    size_t n_in = static_cast<size_t>(m->n_in), n_out = static_cast<size_t>(m->n_out);
+    struct matmul_job job = job_of(cuda, m, 1, args->in, n_in, args->n);
     job.h = args->h;
     job.bias = args->bias;
+    job.activation = args->activation;
     job.n_out = m->n_out / 2;
-    run(cuda, &job, m, 1);
+    if (!matmul_is_split(m)) {
+        run(cuda, &job, m, 1);
+        return;
+    }
+    if (job.n_rows == 0) return;
+    cuda_matmul(be, m, args->in, n_in, args->gate_up, n_out, args->n);
+    size_t n_h = static_cast<size_t>(job.n_rows) * n_out / 2;
+    cuda_launch(cuda, "a matmul", gated_rows,
+                dim3((unsigned)((n_h + MATMUL_THREADS - 1) / MATMUL_THREADS)), dim3(MATMUL_THREADS),
+                0, job, static_cast<const float *>(args->gate_up));
 }

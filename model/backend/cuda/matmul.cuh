@@ -6,6 +6,7 @@
  *   bf16  1024 bytes [2 halves][32 lanes][16 bytes]: w[g][8c .. 8c + 7], w[g + 8][8c .. 8c + 7]
  *   fp8    512 bytes [32 lanes][2 halves][8 bytes]:  the same as e4m3; after all tiles one fp32
  *          scale for each output
+ *   blocks integers of 4, 5, 6 or 8 bits with their scales: blocks.cuh
  * and of 8 tokens, 512 bytes, in[token g][8c .. 8c + 7]. All three are one or two accesses of 16
  * bytes, contiguous over the warp. The two mma of a tile take their k in the same order from both
  * operands: the first takes 8c, 8c + 1 | 8c + 2, 8c + 3, the second the other four. k is padded
@@ -24,8 +25,19 @@
 extern "C" {
 #include "model/checkpoint/digest.h"
 }
+#include "model/backend/cuda/blocks.cuh"
 #include "model/backend/cuda/device.cuh"
 #include "model/backend/cuda/internal.cuh"
+
+/* How the weights of a tile are stored; those of blocks are named by their bits. */
+enum tile_kind {
+    KIND_BLOCKS_4 = 4,
+    KIND_BLOCKS_5 = 5,
+    KIND_BLOCKS_6 = 6,
+    KIND_BLOCKS_8 = 8,
+    KIND_FP8,
+    KIND_BF16
+};
 
 enum {
     TILE_OUTPUTS = 16,
@@ -37,6 +49,19 @@ enum {
     SEGMENT_TILES_MIN = 8, /* 256 k: enough to keep a warp streaming */
     SEGMENTS_MAX = 8
 };
+
+/* The bytes of a tile, and for blocks those of the largest one of its bits. */
+static __host__ __device__ constexpr int tile_bytes(int kind)
+{
+    return kind == KIND_BF16  ? TILE_BF16_BYTES
+           : kind == KIND_FP8 ? TILE_FP8_BYTES
+                              : block_packed_bytes(kind) + BLOCK_ROWS_MOST * BLOCK_ROW_BYTES;
+}
+
+static __host__ __device__ constexpr bool kind_is_blocks(int kind)
+{
+    return kind != KIND_BF16 && kind != KIND_FP8;
+}
 
 static inline int matmul_tiles(int n_in)
 {
@@ -64,22 +89,46 @@ static __host__ __device__ inline int segment_begin(int n_tiles, int n_segments,
     return n_tiles * s / n_segments;
 }
 
+/* The kind of a matrix's tiles; not of one that is split. */
+static inline enum tile_kind matmul_kind(const struct matrix *m)
+{
+    int bits = block_layout_of(m).bits;
+    if (bits) return static_cast<enum tile_kind>(bits);
+    return m->form == WEIGHTS_FP8 ? KIND_FP8 : KIND_BF16;
+}
+
+/* True if some sections of a matrix are in blocks and others are plain numbers. Each section then
+ * has tiles of its own and is multiplied by itself. */
+static inline bool matmul_is_split(const struct matrix *m)
+{
+    return m->form == WEIGHTS_BLOCKS && block_layout_of(m).bits == 0;
+}
+
+/* A section of a matrix that is split, as a matrix. */
+static inline struct matrix matmul_section(const struct matrix *m, int i)
+{
+    struct matrix out = {};
+    out.data = static_cast<uint8_t *>(m->data) + m->sections[i].offset;
+    out.n_in = m->n_in;
+    out.n_out = m->sections[i].n_out;
+    out.form = block_form_is_known(m->sections[i].form) ? WEIGHTS_BLOCKS : m->sections[i].form;
+    out.n_sections = 1;
+    out.sections[0] = m->sections[i];
+    return out;
+}
+
 /* The bytes of the tiles alone. The scales of fp8 come after them. */
-static inline size_t matmul_tiles_bytes(int n_in, int n_out, bool is_fp8)
+static inline size_t matmul_tiles_bytes(const struct matrix *m)
 {
-    return (size_t)matmul_groups(n_out) * (size_t)matmul_tiles(n_in) *
-           (is_fp8 ? TILE_FP8_BYTES : TILE_BF16_BYTES);
+    struct block_layout layout = block_layout_of(m);
+    int bytes = layout.bits ? block_tile_bytes(&layout) : tile_bytes(matmul_kind(m));
+    return (size_t)matmul_groups(m->n_out) * (size_t)matmul_tiles(m->n_in) * (size_t)bytes;
 }
 
-static inline size_t matmul_bytes(int n_in, int n_out, bool is_fp8)
+static inline size_t matmul_bytes(const struct matrix *m)
 {
-    size_t scales = (size_t)matmul_groups(n_out) * TILE_OUTPUTS * sizeof(float);
-    return matmul_tiles_bytes(n_in, n_out, is_fp8) + (is_fp8 ? scales : 0);
-}
-
-static inline bool matmul_is_fp8(const struct matrix *m)
-{
-    return m->form == WEIGHTS_FP8;
+    size_t scales = (size_t)matmul_groups(m->n_out) * TILE_OUTPUTS * sizeof(float);
+    return matmul_tiles_bytes(m) + (matmul_kind(m) == KIND_FP8 ? scales : 0);
 }
 
 /* ---- loading ---- */
@@ -92,6 +141,21 @@ struct slot_map {
     bool is_gate_up;
     int n_rows[MATRIX_PARTS_MAX];
 };
+
+static inline struct slot_map slot_map_of(const struct matrix_source *source)
+{
+    struct slot_map map = {};
+    map.n_parts = source->n_parts;
+    map.is_gate_up = source->is_gate_up;
+    for (int i = 0; i < source->n_parts; i++) {
+        map.n_rows[i] = source->parts[i].n_rows;
+    }
+    return map;
+}
+
+/* matrix_blocks.cu: fills a matrix in blocks. Errors: those of cuda_finish. */
+int cuda_matrix_fill_blocks(struct backend_cuda *be, const struct matrix *m,
+                            const struct matrix_source *source, struct error *err);
 
 /* The part that a slot belongs to, and its row there; -1 for a slot of padding. */
 static __host__ __device__ inline int slot_find(const struct slot_map *map, int slot, int *row)
@@ -140,12 +204,12 @@ static __device__ __forceinline__ void e4m3_to_bf16(uint32_t word, uint32_t *low
 }
 
 /* Loads what a lane needs of a tile in shared memory for its two mma. */
-template <bool IS_FP8>
+template <int KIND>
 static __device__ __forceinline__ void weights_load(const uint8_t *tile, int lane, uint32_t a[2][4])
 {
     const uint4 *at = reinterpret_cast<const uint4 *>(tile) + lane;
     uint4 low = at[0];
-    if constexpr (IS_FP8) {
+    if constexpr (KIND == KIND_FP8) {
         e4m3_to_bf16(low.x, &a[0][0], &a[0][2]);
         e4m3_to_bf16(low.y, &a[1][0], &a[1][2]);
         e4m3_to_bf16(low.z, &a[0][1], &a[0][3]);
@@ -166,28 +230,6 @@ static __device__ __forceinline__ void tile_multiply(float d[4], const uint32_t 
     mma_bf16_16x8x16(d, a[1], second);
 }
 
-/* acc += one tile of 32 k: a warp's groups, which lie side by side in shared memory, times its
- * tokens. */
-template <int N_GROUPS, int N_TILES, bool IS_FP8>
-static __device__ __forceinline__ void stage_multiply(float acc[N_GROUPS][N_TILES][4],
-                                                      const uint8_t *weights, const uint8_t *tokens,
-                                                      int lane)
-{
-    uint32_t a[N_GROUPS][2][4];
-#pragma unroll
-    for (int g = 0; g < N_GROUPS; g++) {
-        weights_load<IS_FP8>(weights + g * (IS_FP8 ? TILE_FP8_BYTES : TILE_BF16_BYTES), lane, a[g]);
-    }
-#pragma unroll
-    for (int t = 0; t < N_TILES; t++) {
-        uint4 b = reinterpret_cast<const uint4 *>(tokens + t * TILE_TOKEN_BYTES)[lane];
-#pragma unroll
-        for (int g = 0; g < N_GROUPS; g++) {
-            tile_multiply(acc[g][t], a[g], b);
-        }
-    }
-}
-
 /* ---- what the kernels are given ---- */
 
 enum {
@@ -204,17 +246,26 @@ struct matmul_job {
     size_t in_stride;
     float *out; /* [n_rows][out_stride] of slice 0 */
     size_t out_stride, slice_stride;
-    uint16_t *h;       /* not NULL: h[n_rows][n_out] = swiglu instead of out */
+    uint16_t *h;       /* not NULL: h[n_rows][n_out] = gated instead of out */
+    enum activation activation;
     const float *bias; /* [2 n_out] or NULL */
     int n_in, n_rows;
     int n_out; /* columns of out or of h */
     int n_tiles, n_groups, n_segments;
-    float4 *partials; /* not NULL: matmul_many leaves each segment's sums here */
+    float4 *partials;           /* not NULL: matmul_many leaves each segment's sums here */
+    struct block_layout blocks; /* of a kind of blocks */
 };
 
+/* The bytes of a tile in global memory. */
+template <int KIND> static __device__ __forceinline__ int stored_bytes(const struct matmul_job &job)
+{
+    if constexpr (kind_is_blocks(KIND)) return block_tile_bytes(&job.blocks);
+    return tile_bytes(KIND);
+}
+
 /* matmul_many.cu: more than FEW_ROWS rows. is_aligned: see tokens_copy. */
-void matmul_launch_many(struct backend_cuda *be, struct matmul_job *job, int n_slices, bool is_fp8,
-                        bool is_aligned);
+void matmul_launch_many(struct backend_cuda *be, struct matmul_job *job, int n_slices,
+                        enum tile_kind kind, bool is_aligned);
 void matmul_prepare_many(struct backend_cuda *be);
 
 template <typename KERNEL>
@@ -222,6 +273,42 @@ static inline void matmul_launch(struct backend_cuda *be, const struct matmul_jo
                                  KERNEL kernel, dim3 grid, size_t shared)
 {
     cuda_launch(be, "a matmul", kernel, grid, dim3(MATMUL_THREADS), shared, *job);
+}
+
+/* As stage_multiply, for bf16 and fp8. */
+template <int N_GROUPS, int N_TILES, int KIND>
+static __device__ __forceinline__ void plain_stage_multiply(float acc[N_GROUPS][N_TILES][4],
+                                                            const uint8_t *weights,
+                                                            const uint8_t *tokens, int lane)
+{
+    uint32_t a[N_GROUPS][2][4];
+#pragma unroll
+    for (int g = 0; g < N_GROUPS; g++) {
+        weights_load<KIND>(weights + g * tile_bytes(KIND), lane, a[g]);
+    }
+#pragma unroll
+    for (int t = 0; t < N_TILES; t++) {
+        uint4 b = reinterpret_cast<const uint4 *>(tokens + t * TILE_TOKEN_BYTES)[lane];
+#pragma unroll
+        for (int g = 0; g < N_GROUPS; g++) {
+            tile_multiply(acc[g][t], a[g], b);
+        }
+    }
+}
+
+/* acc += one tile of 32 k: a warp's groups, which lie side by side in shared memory, times its
+ * tokens. */
+template <int N_GROUPS, int N_TILES, int KIND>
+static __device__ __forceinline__ void
+stage_multiply(const struct matmul_job &job, float acc[N_GROUPS][N_TILES][4],
+               const uint8_t *weights, const uint8_t *tokens, int lane)
+{
+    if constexpr (kind_is_blocks(KIND)) {
+        block_stage_multiply<N_GROUPS, N_TILES, KIND>(&job.blocks, acc, weights, tile_bytes(KIND),
+                                                      tokens, lane);
+    } else {
+        plain_stage_multiply<N_GROUPS, N_TILES, KIND>(acc, weights, tokens, lane);
+    }
 }
 
 /* ---- from and to global memory ---- */
@@ -264,13 +351,15 @@ static __device__ __forceinline__ void tokens_copy(const struct matmul_job &job,
     }
 }
 
-static __device__ __forceinline__ uint16_t swiglu(const struct matmul_job &job, int feature,
-                                                  float gate, float up)
+/* a(gate) * up, with the biases and the activation of the job. */
+static __device__ __forceinline__ uint16_t gated(const struct matmul_job &job, int feature,
+                                                 float gate, float up)
 {
     if (job.bias) {
         gate += job.bias[feature];
         up += job.bias[job.n_out + feature];
     }
+    if (job.activation == ACTIVATION_GELU_TANH) return float_to_bf16(device_gelu_tanh(gate) * up);
     return float_to_bf16(gate / (1.0f + device_exp(-gate)) * up);
 }
 
@@ -287,13 +376,13 @@ static __device__ __forceinline__ void fragment_add(const float4 *parts, size_t 
 }
 
 /* Stores the finished sums of one mma fragment: two tokens of output g and of output g + 8. */
-template <bool IS_FP8>
+template <int KIND>
 static __device__ void fragment_store(const struct matmul_job &job, int slice, int group, int token,
                                       int lane, float d[4])
 {
     int row = lane / 4, slot = group * TILE_OUTPUTS + row;
     if (group >= job.n_groups) return;
-    if constexpr (IS_FP8) {
+    if constexpr (KIND == KIND_FP8) {
         size_t tiles = static_cast<size_t>(job.n_groups) * static_cast<size_t>(job.n_tiles);
         const float *scales =
             reinterpret_cast<const float *>(job.weights[slice] + tiles * TILE_FP8_BYTES);
@@ -310,7 +399,7 @@ static __device__ void fragment_store(const struct matmul_job &job, int slice, i
             int feature = group * (TILE_OUTPUTS / 2) + row;
             if (feature >= job.n_out) return;
             job.h[at * static_cast<size_t>(job.n_out) + static_cast<size_t>(feature)] =
-                swiglu(job, feature, d[i], d[i + 2]);
+                gated(job, feature, d[i], d[i + 2]);
             continue;
         }
         if (slot < job.n_out) out[at * job.out_stride + static_cast<size_t>(slot)] = d[i];

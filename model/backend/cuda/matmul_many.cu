@@ -15,13 +15,14 @@
 enum { MANY_GROUPS = 8, WARP_GROUPS = 2 /* of a block, of a warp */, MANY_STAGES = 5 };
 
 /* TILES: of 8 tokens, of a warp. */
-template <int TILES, bool FP8, bool ALIGNED> struct many_form {
-    static const bool IS_FP8 = FP8, IS_ALIGNED = ALIGNED;
+template <int TILES, int FORM_KIND, bool ALIGNED> struct many_form {
+    static const bool IS_ALIGNED = ALIGNED, IS_BLOCKS = kind_is_blocks(FORM_KIND);
     enum {
+        KIND = FORM_KIND,
         N_TILES = TILES,
         N_TOKENS = 2 * N_TILES * TILE_TOKENS, /* of a block */
         FRAGMENTS = WARP_GROUPS * N_TILES,    /* of a warp */
-        TILE_BYTES = IS_FP8 ? TILE_FP8_BYTES : TILE_BF16_BYTES,
+        TILE_BYTES = tile_bytes(KIND),        /* in shared memory */
         WEIGHT_BYTES = MANY_GROUPS * TILE_BYTES,
         STAGE_BYTES = WEIGHT_BYTES + 2 * N_TILES * TILE_TOKEN_BYTES,
         SHARED_BYTES = MANY_STAGES * STAGE_BYTES,
@@ -36,7 +37,8 @@ static __device__ __forceinline__ void many_copy(const struct matmul_job &job, i
                                                  uint8_t *stage)
 {
     int thread = static_cast<int>(threadIdx.x),
-        first_group = static_cast<int>(blockIdx.y) * MANY_GROUPS;
+        first_group = static_cast<int>(blockIdx.y) * MANY_GROUPS,
+        bytes = stored_bytes<FORM::KIND>(job);
     const uint8_t *weights = job.weights[slice];
     const uint16_t *in = job.in + static_cast<size_t>(slice) * static_cast<size_t>(job.n_in);
 #pragma unroll
@@ -44,7 +46,8 @@ static __device__ __forceinline__ void many_copy(const struct matmul_job &job, i
         int group = first_group + at / FORM::TILE_BYTES;
         bool valid = group < job.n_groups;
         size_t tiles = static_cast<size_t>(valid ? group : 0) * static_cast<size_t>(job.n_tiles);
-        size_t from = (tiles + static_cast<size_t>(tile)) * FORM::TILE_BYTES;
+        if (FORM::IS_BLOCKS && at % FORM::TILE_BYTES >= bytes) continue;
+        size_t from = (tiles + static_cast<size_t>(tile)) * static_cast<size_t>(bytes);
         copy_async_16(stage + at, weights + from + at % FORM::TILE_BYTES, valid);
     }
 #pragma unroll
@@ -104,8 +107,8 @@ static __device__ __forceinline__ void many_stream(const struct matmul_job &job,
                             shared + next % MANY_STAGES * FORM::STAGE_BYTES);
         }
         copy_async_commit();
-        stage_multiply<WARP_GROUPS, FORM::N_TILES, FORM::IS_FP8>(acc, weights + stage,
-                                                                 tokens + stage, lane);
+        stage_multiply<WARP_GROUPS, FORM::N_TILES, FORM::KIND>(job, acc, weights + stage,
+                                                               tokens + stage, lane);
         if (i + 1 == boundary) {
             many_add<FORM::N_TILES>(total, acc, segment == first);
             segment++;
@@ -130,8 +133,8 @@ static __device__ __forceinline__ void many_store(const struct matmul_job &job, 
     int warp = static_cast<int>(threadIdx.x) / WARP, lane = static_cast<int>(threadIdx.x) % WARP;
     int group = static_cast<int>(blockIdx.y) * MANY_GROUPS + warp % 4 * WARP_GROUPS;
     int tile = static_cast<int>(blockIdx.x) * 2 + warp / 4;
-    fragment_store<FORM::IS_FP8>(job, slice, group + f / FORM::N_TILES,
-                                 (tile * FORM::N_TILES + f % FORM::N_TILES) * TILE_TOKENS, lane, d);
+    fragment_store<FORM::KIND>(job, slice, group + f / FORM::N_TILES,
+                               (tile * FORM::N_TILES + f % FORM::N_TILES) * TILE_TOKENS, lane, d);
 }
 
 /* Block x: tokens (neighbours share their weights in the second-level cache), y: 8 groups, z: a
@@ -207,37 +210,71 @@ template <typename FORM> static void prepare_form(struct backend_cuda *be)
     cuda_prepare(be, add_partials<FORM>, 0);
 }
 
-template <int N_TILES, bool IS_FP8> static void prepare_many(struct backend_cuda *be)
+template <int KIND> static void prepare_many(struct backend_cuda *be)
 {
-    prepare_form<many_form<N_TILES, IS_FP8, true>>(be);
-    prepare_form<many_form<N_TILES, IS_FP8, false>>(be);
+    prepare_form<many_form<8, KIND, true>>(be);
+    prepare_form<many_form<4, KIND, true>>(be);
+    if constexpr (!kind_is_blocks(KIND)) {
+        prepare_form<many_form<8, KIND, false>>(be);
+        prepare_form<many_form<4, KIND, false>>(be);
+    }
 }
 
 void matmul_prepare_many(struct backend_cuda *be)
 {
-    prepare_many<8, true>(be);
-    prepare_many<4, true>(be);
-    prepare_many<8, false>(be);
-    prepare_many<4, false>(be);
+    prepare_many<KIND_BF16>(be);
+    prepare_many<KIND_FP8>(be);
+    prepare_many<KIND_BLOCKS_4>(be);
+    prepare_many<KIND_BLOCKS_5>(be);
+    prepare_many<KIND_BLOCKS_6>(be);
+    prepare_many<KIND_BLOCKS_8>(be);
 }
 
-template <int N_TILES, bool IS_FP8>
+template <int N_TILES, int KIND>
+static void launch_tokens(struct backend_cuda *be, struct matmul_job *job, int n_slices,
+                          bool is_aligned)
+{
+    if constexpr (!kind_is_blocks(KIND)) {
+        if (!is_aligned) {
+            launch_form<many_form<N_TILES, KIND, false>>(be, job, n_slices);
+            return;
+        }
+    }
+    launch_form<many_form<N_TILES, KIND, true>>(be, job, n_slices);
+}
+
+template <int KIND>
 static void launch_many(struct backend_cuda *be, struct matmul_job *job, int n_slices,
                         bool is_aligned)
 {
-    if (is_aligned) {
-        launch_form<many_form<N_TILES, IS_FP8, true>>(be, job, n_slices);
+    if (job->n_rows > many_form<4, KIND, true>::N_TOKENS) {
+        launch_tokens<8, KIND>(be, job, n_slices, is_aligned);
     } else {
-        launch_form<many_form<N_TILES, IS_FP8, false>>(be, job, n_slices);
+        launch_tokens<4, KIND>(be, job, n_slices, is_aligned);
     }
 }
 
-void matmul_launch_many(struct backend_cuda *be, struct matmul_job *job, int n_slices, bool is_fp8,
-                        bool is_aligned)
+void matmul_launch_many(struct backend_cuda *be, struct matmul_job *job, int n_slices,
+                        enum tile_kind kind, bool is_aligned)
 {
-    bool is_tall = job->n_rows > many_form<4, false, true>::N_TOKENS;
-    if (is_fp8 && is_tall) launch_many<8, true>(be, job, n_slices, is_aligned);
-    if (is_fp8 && !is_tall) launch_many<4, true>(be, job, n_slices, is_aligned);
-    if (!is_fp8 && is_tall) launch_many<8, false>(be, job, n_slices, is_aligned);
-    if (!is_fp8 && !is_tall) launch_many<4, false>(be, job, n_slices, is_aligned);
+    switch (kind) {
+    case KIND_BF16:
+        launch_many<KIND_BF16>(be, job, n_slices, is_aligned);
+        break;
+    case KIND_FP8:
+        launch_many<KIND_FP8>(be, job, n_slices, is_aligned);
+        break;
+    case KIND_BLOCKS_4:
+        launch_many<KIND_BLOCKS_4>(be, job, n_slices, is_aligned);
+        break;
+    case KIND_BLOCKS_5:
+        launch_many<KIND_BLOCKS_5>(be, job, n_slices, is_aligned);
+        break;
+    case KIND_BLOCKS_6:
+        launch_many<KIND_BLOCKS_6>(be, job, n_slices, is_aligned);
+        break;
+    case KIND_BLOCKS_8:
+        launch_many<KIND_BLOCKS_8>(be, job, n_slices, is_aligned);
+        break;
+    }
 }

@@ -234,15 +234,10 @@ static struct filling filling_of(struct backend_cuda *be, const struct matrix *m
     struct filling f = {};
     f.be = be;
     f.source = source;
-    f.map.n_parts = source->n_parts;
-    f.map.is_gate_up = source->is_gate_up;
-    for (int i = 0; i < source->n_parts; i++) {
-        f.map.n_rows[i] = source->parts[i].n_rows;
-    }
+    f.map = slot_map_of(source);
     f.tiles = static_cast<uint8_t *>(m->data);
-    if (matmul_is_fp8(m)) {
-        size_t tiles_bytes = matmul_tiles_bytes(m->n_in, m->n_out, true);
-        f.scales = reinterpret_cast<float *>(f.tiles + tiles_bytes);
+    if (matmul_kind(m) == KIND_FP8) {
+        f.scales = reinterpret_cast<float *>(f.tiles + matmul_tiles_bytes(m));
     }
     f.n_in = m->n_in;
     f.n_tiles = matmul_tiles(m->n_in);
@@ -289,6 +284,74 @@ static int check_source(const struct matrix_source *source, struct error *err)
     return 0;
 }
 
+/* Sets the form and the sections of a matrix with parts in blocks, one section for each part.
+ * Errors: ERR_UNSUPPORTED a part that begins within a group, or a width that tokens_copy would have
+ * to read in pairs. */
+static int set_sections(struct matrix *m, const struct matrix_source *source, struct error *err)
+{
+    size_t at = 0;
+    m->form = WEIGHTS_BLOCKS;
+    m->n_sections = source->n_parts;
+    for (int i = 0, first = 0; i < source->n_parts; i++) {
+        const struct matrix_part *part = &source->parts[i];
+        m->sections[i].form = weight_form_of(&part->weight);
+        m->sections[i].first = first;
+        m->sections[i].n_out = part->n_rows;
+        m->sections[i].offset = at;
+        struct matrix section = matmul_section(m, i);
+        at += (matmul_bytes(&section) + 255) / 256 * 256;
+        first += part->n_rows;
+        if (part->first_col % QUANT_GROUP == 0 && m->n_in % UNIT == 0) continue;
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%d columns of a matrix from %d on: a slice must begin with a group of %d "
+                         "weights that share a scale and have a multiple of %d; fewer slices may",
+                         m->n_in, part->first_col, QUANT_GROUP, UNIT);
+    }
+    m->bytes = matmul_is_split(m) ? at : matmul_bytes(m);
+    return 0;
+}
+
+/* A matrix that is stored in blocks keeps them; others have the backend's weights. */
+static int set_form(const struct backend_cuda *be, struct matrix *m,
+                    const struct matrix_source *source, struct error *err)
+{
+    int n_blocks = 0;
+    m->n_in = source->n_in;
+    for (int i = 0; i < source->n_parts; i++) {
+        n_blocks += block_form_is_known(weight_form_of(&source->parts[i].weight));
+        m->n_out += source->parts[i].n_rows;
+    }
+    if (n_blocks) return set_sections(m, source, err);
+    m->form = be->options.weights == CUDA_WEIGHTS_FP8 ? WEIGHTS_FP8 : WEIGHTS_BF16;
+    m->bytes = matmul_bytes(m);
+    return 0;
+}
+
+static int fill_any(struct backend_cuda *be, const struct matrix *m,
+                    const struct matrix_source *source, struct error *err)
+{
+    return m->form == WEIGHTS_BLOCKS ? cuda_matrix_fill_blocks(be, m, source, err)
+                                     : fill(be, m, source, err);
+}
+
+/* Fills the sections of a matrix that is split, each from its part. */
+static int fill_sections(struct backend_cuda *be, const struct matrix *m,
+                         const struct matrix_source *source, struct error *err)
+{
+    int rc = 0;
+    for (int i = 0; i < m->n_sections; i++) {
+        struct matrix section = matmul_section(m, i);
+        struct matrix_source part = {};
+        part.n_in = source->n_in;
+        part.n_parts = 1;
+        part.parts[0] = source->parts[i];
+        part.digests = source->digests ? source->digests + i : NULL;
+        TRY(fill_any(be, &section, &part, err));
+    }
+out:
+    return rc;
+}
+
 int cuda_matrix_open(struct backend *be, struct matrix *m, const struct matrix_source *source,
                      struct error *err)
 {
@@ -297,12 +360,7 @@ int cuda_matrix_open(struct backend *be, struct matrix *m, const struct matrix_s
     memset(m, 0, sizeof *m);
     TRY(check_source(source, err));
     cuda_use_device(cuda);
-    m->n_in = source->n_in;
-    for (int i = 0; i < source->n_parts; i++) {
-        m->n_out += source->parts[i].n_rows;
-    }
-    m->form = cuda->options.weights == CUDA_WEIGHTS_FP8 ? WEIGHTS_FP8 : WEIGHTS_BF16;
-    m->bytes = matmul_bytes(m->n_in, m->n_out, matmul_is_fp8(m));
+    TRY(set_form(cuda, m, source, err));
     if (cudaMalloc(&m->data, m->bytes) != cudaSuccess) {
         cudaGetLastError();
         m->data = NULL;
@@ -313,7 +371,7 @@ int cuda_matrix_open(struct backend *be, struct matrix *m, const struct matrix_s
             m->n_in, m->n_out, m->bytes);
         goto out;
     }
-    TRY(fill(cuda, m, source, err));
+    rc = matmul_is_split(m) ? fill_sections(cuda, m, source, err) : fill_any(cuda, m, source, err);
 out:
     if (rc) cuda_matrix_close(be, m);
     return rc;

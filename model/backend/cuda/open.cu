@@ -294,6 +294,7 @@ static void fill_ops(struct backend_cuda *be)
     ops->name = "cuda";
     ops->is_plain = true;
     ops->arithmetic = be->arithmetic;
+    ops->form = be->options.weights == CUDA_WEIGHTS_BLOCKS ? be->options.stored : WEIGHTS_BF16;
     ops->kernels = cuda_kernels;
     ops->capacity = cuda_capacity;
     ops->buffer_open = cuda_buffer_open;
@@ -363,6 +364,8 @@ static int prepare_kernels(struct backend_cuda *be, struct error *err)
     return report(be, err);
 }
 
+static const char *const weights_names[] = {"bf16", "fp8", "blocks"}; /* by enum cuda_weights */
+
 int backend_cuda_open(struct backend **out, const struct backend_cuda_options *options,
                       struct error *err)
 {
@@ -376,8 +379,7 @@ int backend_cuda_open(struct backend **out, const struct backend_cuda_options *o
     TRY(cuda_open_recordings(be, err));
     TRY(prepare_kernels(be, err));
     snprintf(be->arithmetic, sizeof be->arithmetic, "cuda-sm%d-%s%s", be->sm,
-             options->weights == CUDA_WEIGHTS_FP8 ? "fp8" : "bf16",
-             options->all_reduce ? "-allreduce" : "");
+             weights_names[options->weights], options->all_reduce ? "-allreduce" : "");
     snprintf(be->kernels, sizeof be->kernels, "sm%d", be->sm);
     be->base.kernels_reason = "compiled for this GPU";
     fill_ops(be);
