@@ -176,21 +176,7 @@ static int check_head(const struct model *m, struct error *err)
     return 0;
 }
 
-static bool is_plain(const struct model_config *cfg)
-{
-    const struct layer_kind *kinds = cfg->layers.kinds;
-    bool is_plain = !cfg->qk_norm_whole && cfg->norms == NORMS_BEFORE && !cfg->query_period &&
-                    cfg->activation == ACTIVATION_SILU && cfg->embedding_scale == 0 &&
-                    cfg->logit_scale == 0 && cfg->logit_softcap == 0 &&
-                    cfg->ropes[0].rotary_dim == 0;
-    for (int i = 0; i < LAYER_KINDS_MAX; i++) {
-        const struct layer_kind plain = {.window = kinds[i].window};
-        is_plain = is_plain && memcmp(&kinds[i], &plain, sizeof plain) == 0;
-    }
-    return is_plain;
-}
-
-/* The model's tables of rotations, and whether this backend computes what the model needs. */
+/* Makes the model's tables of rotations. Errors: ERR_UNSUPPORTED. */
 static int check_config(struct model *m, struct error *err)
 {
     const struct model_config *cfg = m->cfg;
@@ -198,12 +184,6 @@ static int check_config(struct model *m, struct error *err)
     m->n_ropes = config_n_ropes(cfg);
     for (int i = 0; i < m->n_ropes; i++) {
         TRY(rope_init(&m->ropes[i], &cfg->ropes[i], cfg->head_dim, err));
-    }
-    if (m->be->ops->is_plain && !is_plain(cfg)) {
-        return error_set(err, ERR_UNSUPPORTED,
-                         "%s: --device %s does not compute models of the class %s yet; --device "
-                         "cpu does",
-                         checkpoint_name(m->ck), m->be->ops->name, cfg->architecture);
     }
     if (cfg->qk_norm_whole && cfg->n_kv_heads * cfg->head_dim % m->shard.n_slices) {
         return error_set(

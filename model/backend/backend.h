@@ -187,9 +187,6 @@ struct backend_ops {
     const char *arithmetic; /* "cpu-bf16", "cpu-int8" */
     enum weight_form form;  /* stored weights that it uses as they are; bf16 on a GPU */
     bool is_host;           /* its memory is host memory */
-    /* It has only what Llama, Mistral and Qwen need: of the arguments that are zero or NULL with
-     * these, it knows no other value. */
-    bool is_plain;
     /* The instruction set that its kernels are made for: "avx512", "sm90", ... */
     const char *(*kernels)(const struct backend *be);
 

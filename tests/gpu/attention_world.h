@@ -4,7 +4,7 @@
 
 #include "tests/gpu/rig.h"
 
-enum { LANES_MAX = 6, STALE = 0xff };
+enum { LANES_MAX = 6, STALE = 0xff, WORLD_SLICES = 2 /* of the sums of squares */ };
 
 /* A sequence: its raw projections at all positions, and its block table. */
 struct sequence {
@@ -18,10 +18,13 @@ struct world {
     struct attention_shape shape;
     struct attention_input input; /* host memory, for the CPU */
     struct attention_input device_input;
-    int window; /* 0: none */
+    int window;    /* 0: none */
+    float softcap; /* 0: none */
+    int n_ropes;
+    bool has_whole_norms, has_query_scale;
     struct sequence sequences[LANES_MAX];
     int n_sequences, n_blocks, qkv_dim, q_dim;
-    float *bias, *norms; /* [QKV], [2][E] */
+    float *bias, *norms; /* [QKV] each */
     float *device_bias, *device_norms;
     struct weight embedding;
     float embedding_row[16];
@@ -55,6 +58,7 @@ static inline void world_open(struct world *w, struct rig *rig, struct attention
 {
     *w = {};
     w->shape = shape;
+    w->n_ropes = 1;
     w->n_sequences = n_sequences;
     w->q_dim = shape.n_heads * shape.head_dim;
     w->qkv_dim = w->q_dim + 2 * shape.n_kv_heads * shape.head_dim;
@@ -76,9 +80,9 @@ static inline void world_open(struct world *w, struct rig *rig, struct attention
         at += n + 1;
     }
     w->bias = rig_numbers(rig, static_cast<size_t>(w->qkv_dim), 1);
-    w->norms = rig_numbers(rig, times(2, shape.head_dim), 2);
+    w->norms = rig_numbers(rig, static_cast<size_t>(w->qkv_dim), 2);
     w->device_bias = device_floats(rig, w->bias, static_cast<size_t>(w->qkv_dim));
-    w->device_norms = device_floats(rig, w->norms, times(2, shape.head_dim));
+    w->device_norms = device_floats(rig, w->norms, static_cast<size_t>(w->qkv_dim));
     w->embedding.dtype = DTYPE_F32;
     w->embedding.n_rows = 1;
     w->embedding.n_cols = 16;
@@ -95,9 +99,43 @@ static inline void world_open(struct world *w, struct rig *rig, struct attention
     w->device_input.k_norm = w->device_norms + shape.head_dim;
 }
 
+/* Norms over all heads, another table of rotations, of which rope_half pairs rotate, a scale of q
+ * and capped scores. */
+static inline void world_vary(struct world *w, int rope_half)
+{
+    w->has_whole_norms = w->has_query_scale = true;
+    w->softcap = 3;
+    w->n_ropes = 2;
+    for (struct attention_input *input : {&w->input, &w->device_input}) {
+        const float *norms = input == &w->input ? w->norms : w->device_norms;
+        input->qkv_bias = NULL;
+        input->q_norm = norms;
+        input->k_norm = norms + w->q_dim;
+        input->q_width = w->q_dim;
+        input->k_width = w->shape.n_kv_heads * w->shape.head_dim;
+        input->rope = 1;
+        input->rope_half = rope_half;
+    }
+}
+
 static inline struct attention_rule world_rule(const struct world *w)
 {
-    return {w->window, 1.0f / sqrtf(static_cast<float>(w->shape.head_dim)), 0};
+    return {w->window, 1.0f / sqrtf(static_cast<float>(w->shape.head_dim)), w->softcap};
+}
+
+/* The input of a step, with the sums of squares of qkv where the world has norms over all heads.
+ * `sums` has room for them on the side of the backend. */
+static inline struct attention_input world_input(const struct world *w, struct backend *be,
+                                                 const struct attention_input *input,
+                                                 const float *qkv, int n, struct slice_sums *sums)
+{
+    struct attention_input out = *input;
+    if (!w->has_whole_norms) return out;
+    const struct qk_squares args = {
+        qkv, n, WORLD_SLICES, input->q_width / WORLD_SLICES, input->k_width / WORLD_SLICES, 0};
+    be->ops->qk_squares(be, &w->shape, &args, sums);
+    out.squares = sums;
+    return out;
 }
 
 static inline void world_close(struct world *w, struct rig *rig)
@@ -140,7 +178,7 @@ struct world_step {
     struct attention_lane lanes[LANES_MAX];
     int32_t *tables[LANES_MAX];
     int32_t *tokens;
-    float *cos, *sin, *qkv;
+    float *cos, *sin, *qkv, *query_scale;
 };
 
 /* A piece's block table, in which the blocks that are out of the window of all rows have been given
@@ -168,8 +206,10 @@ static inline void world_step_open(struct world_step *s, const struct world *w,
         row += pieces[i].n;
     }
     s->tokens = static_cast<int32_t *>(calloc(static_cast<size_t>(row), sizeof *s->tokens));
-    s->cos = static_cast<float *>(malloc(times(row, half) * sizeof(float)));
-    s->sin = static_cast<float *>(malloc(times(row, half) * sizeof(float)));
+    size_t angles = times(row, half) * static_cast<size_t>(w->n_ropes), at = 0;
+    s->cos = static_cast<float *>(malloc(angles * sizeof(float)));
+    s->sin = static_cast<float *>(malloc(angles * sizeof(float)));
+    s->query_scale = static_cast<float *>(malloc(times(row, sizeof(float))));
     s->qkv = static_cast<float *>(malloc(times(row, w->qkv_dim) * sizeof(float)));
     row = 0;
     for (int i = 0; i < n_pieces; i++) {
@@ -178,15 +218,17 @@ static inline void world_step_open(struct world_step *s, const struct world *w,
             int pos = pieces[i].position + t;
             memcpy(s->qkv + times(row, w->qkv_dim), q->qkv + times(pos, w->qkv_dim),
                    static_cast<size_t>(w->qkv_dim) * sizeof(float));
-            for (int k = 0; k < half; k++) {
+            for (int k = 0; k < half * w->n_ropes; k++, at++) {
                 float angle = static_cast<float>(pos) / static_cast<float>(1 + 3 * k);
-                s->cos[times(row, half) + static_cast<size_t>(k)] = cosf(angle);
-                s->sin[times(row, half) + static_cast<size_t>(k)] = sinf(angle);
+                s->cos[at] = cosf(angle);
+                s->sin[at] = sinf(angle);
             }
+            s->query_scale[row] = 1 + 0.125f * static_cast<float>(pos % 5);
         }
     }
-    s->step = {&w->embedding, s->tokens, row, s->lanes, n_pieces, &w->shape, s->cos,
-               s->sin,        NULL,      0,   1,        0,        NULL};
+    s->step = {&w->embedding, s->tokens, row, s->lanes,   n_pieces, &w->shape, s->cos,
+               s->sin,        NULL,      0,   w->n_ropes, 0,        NULL};
+    if (w->has_query_scale) s->step.query_scale = s->query_scale;
 }
 
 static inline void world_step_close(struct world_step *s)
@@ -198,6 +240,7 @@ static inline void world_step_close(struct world_step *s)
     free(s->cos);
     free(s->sin);
     free(s->qkv);
+    free(s->query_scale);
 }
 
 static inline void force(struct rig *rig, const struct forced *forced)
@@ -218,16 +261,20 @@ static inline void run_on_cuda(struct rig *rig, const struct world *w, const str
     float *qkv = device_floats(rig, NULL, times(padded, w->qkv_dim));
     uint16_t *q = static_cast<uint16_t *>(device_open(rig, NULL, q_bytes));
     uint16_t *attended = static_cast<uint16_t *>(device_open(rig, NULL, q_bytes));
+    struct slice_sums squares = {device_floats(rig, NULL, times(2 * WORLD_SLICES, padded)), 0, 0};
     ops->upload(rig->cuda, qkv, s->qkv, times(n, w->qkv_dim) * sizeof(float));
     const struct attention_rule rule = world_rule(w);
     rig_begin(rig, &s->step);
     force(rig, forced);
-    ops->attention_store(rig->cuda, &w->shape, &w->device_input, &s->step, qkv, q, c->kv);
+    const struct attention_input input =
+        world_input(w, rig->cuda, &w->device_input, qkv, n, &squares);
+    ops->attention_store(rig->cuda, &w->shape, &input, &s->step, qkv, q, c->kv);
     if (out) ops->attention(rig->cuda, &w->shape, &s->step, &rule, q, c->kv, attended);
     rig_end(rig);
     backend_cuda_of(rig->cuda)->n_sms = n_sms;
     if (out) device_read(rig, out, attended, times(n, w->q_dim) * sizeof *out);
     device_close(rig, qkv);
+    device_close(rig, squares.data);
     device_close(rig, q);
     device_close(rig, attended);
 }
@@ -245,9 +292,13 @@ static inline void feed(struct rig *rig, const struct world *w, struct cache *c,
         const struct backend_ops *ops = rig->cpu->ops;
         const struct attention_rule rule = world_rule(w);
         uint16_t *q = static_cast<uint16_t *>(malloc(times(s.step.n, w->q_dim) * sizeof *q));
-        ops->attention_store(rig->cpu, &w->shape, &w->input, &s.step, s.qkv, q, c->kv);
+        struct slice_sums squares = {
+            static_cast<float *>(malloc(times(2 * WORLD_SLICES, s.step.n) * sizeof(float))), 0, 0};
+        const struct attention_input input =
+            world_input(w, rig->cpu, &w->input, s.qkv, s.step.n, &squares);
+        ops->attention_store(rig->cpu, &w->shape, &input, &s.step, s.qkv, q, c->kv);
         if (out) ops->attention(rig->cpu, &w->shape, &s.step, &rule, q, c->kv, out);
-        free(q);
+        free(q), free(squares.data);
     }
     world_step_close(&s);
 }

@@ -50,14 +50,16 @@ static void open_ragged(struct world *w, struct rig *rig, struct attention_shape
     world_open(w, rig, shape, n_positions, N_RAGGED, has_extras);
 }
 
-/* The rows of a step of ragged lanes agree with the CPU's, and have the same bits for both ways
+/* The rows of a step of ragged lanes (varied with rope_half unless that is negative) agree with the
+ * CPU's, and have the same bits for both ways
  * through the partitions and for each row fed alone. */
 static void attention_is_the_cpus_and_keeps_its_bits(struct rig *rig, struct attention_shape shape,
-                                                     bool has_extras, int window)
+                                                     bool has_extras, int window, int rope_half)
 {
     struct world w;
     open_ragged(&w, rig, shape, has_extras);
     w.window = window;
+    if (rope_half >= 0) world_vary(&w, rope_half);
     struct cache cpu = cache_open(&w, rig, false), cuda = cache_open(&w, rig, true);
     struct cache alone = cache_open(&w, rig, true);
     uint16_t *want = new_out(&w, RAGGED_ROWS), *got = new_out(&w, RAGGED_ROWS);
@@ -295,10 +297,12 @@ int main(int argc, char **argv)
     struct rig rig;
     rig_open(&rig, argc, argv);
     for (int i = 0; i < (rig.is_small ? 3 : 8); i++) {
-        attention_is_the_cpus_and_keeps_its_bits(&rig, shapes[i], i % 2 == 0, 0);
-        attention_is_the_cpus_and_keeps_its_bits(&rig, shapes[i], i % 2 == 0, windows[i]);
+        attention_is_the_cpus_and_keeps_its_bits(&rig, shapes[i], i % 2 == 0, 0, -1);
+        attention_is_the_cpus_and_keeps_its_bits(&rig, shapes[i], i % 2 == 0, windows[i], -1);
         store_writes_its_positions_and_no_other(&rig, shapes[i]);
     }
+    attention_is_the_cpus_and_keeps_its_bits(&rig, shapes[0], false, 20, 0);
+    attention_is_the_cpus_and_keeps_its_bits(&rig, shapes[5], false, 0, 10);
     a_replayed_step_is_the_step_launched(&rig, shapes[2], 0, false);
     a_replayed_step_is_the_step_launched(&rig, shapes[2], 261, false);
     a_replayed_step_is_the_step_launched(&rig, shapes[2], 0, true);

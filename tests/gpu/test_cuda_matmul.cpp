@@ -86,7 +86,8 @@ static void slices_are_matmuls_side_by_side(struct rig *rig, int n_in, int n_sli
 }
 
 /* h must be the host's formula on the sums that matmul gives for gate and up as two matrices. */
-static void swiglu_is_the_formula(struct rig *rig, int n_in, int n_ffn, int n, bool has_bias)
+static void gated_is_the_formula(struct rig *rig, int n_in, int n_ffn, int n, bool has_bias,
+                                 enum activation activation)
 {
     int rows = rig->cuda->ops->capacity(rig->cuda, n), n_wrong = 0;
     size_t n_h = area(rows, n_ffn);
@@ -111,14 +112,15 @@ static void swiglu_is_the_formula(struct rig *rig, int n_in, int n_ffn, int n, b
     multiply(rig, &m[0], in, n_in, n, gate);
     multiply(rig, &m[1], in, n_in, n, up);
     const struct gated_mlp mlp = {
-        &m[2], has_bias ? device_bias : NULL, ACTIVATION_SILU, device_in, n, scratch, device_h};
+        &m[2], has_bias ? device_bias : NULL, activation, device_in, n, scratch, device_h};
     rig->cuda->ops->matmul_gated(rig->cuda, &mlp);
     device_read(rig, h, device_h, (n_h + 1) / 2 * 4);
     for (size_t i = 0; i < area(n, n_ffn); i++) {
         size_t j = i % static_cast<size_t>(n_ffn);
         float g = gate[i], u = up[i];
         if (has_bias) g += bias[j], u += bias[j + static_cast<size_t>(n_ffn)];
-        n_wrong += h[i] != num_float_to_bf16(g / (1.0f + num_exp(-g)) * u);
+        float a = activation == ACTIVATION_SILU ? g / (1.0f + num_exp(-g)) : num_gelu_tanh(g);
+        n_wrong += h[i] != num_float_to_bf16(a * u);
     }
     EXPECT(rig, n_wrong == 0, "%d x %d, %d rows: %d of h", n_in, n_ffn, n, n_wrong);
     for (int i = 0; i < 3; i++) {
@@ -143,9 +145,9 @@ int main(int argc, char **argv)
     slices_are_matmuls_side_by_side(&rig, 528, 2, 66);
     for (int is_fp8 = 0; is_fp8 < 2; is_fp8++) {
         if (is_fp8) open_fp8(&rig);
-        swiglu_is_the_formula(&rig, 96, 20, 3, false);
-        swiglu_is_the_formula(&rig, 86, 64, 40, true);
-        swiglu_is_the_formula(&rig, 528, 131, 100, true);
+        gated_is_the_formula(&rig, 96, 20, 3, false, ACTIVATION_GELU_TANH);
+        gated_is_the_formula(&rig, 86, 64, 40, true, ACTIVATION_SILU);
+        gated_is_the_formula(&rig, 528, 131, 100, true, ACTIVATION_SILU);
     }
     return rig_close(&rig);
 }

@@ -87,9 +87,19 @@ static void expect_normed(struct rig *rig, const uint16_t *got, const uint16_t *
 /* One call of residual_norm on both sides. parts[n_parts][n][dim]. */
 struct residual_case {
     int n, dim, n_parts;
-    bool has_bias, has_norm;
-    const float *x, *parts, *bias, *weight;
+    bool has_bias, has_norm, has_weight;
+    bool has_post;    /* what is added is normed */
+    float post_scale; /* of what is added; 0: none */
+    const float *x, *parts, *bias, *weight, *post;
 };
+
+static struct residual_norm residual_args(const struct residual_case *c, float *x,
+                                          const struct slice_sums *sums, const float *bias,
+                                          const float *weight, const float *post, uint16_t *h)
+{
+    return {x,    sums,   c->has_bias ? bias : NULL, c->has_weight ? weight : NULL, 1e-5f,
+            c->n, c->dim, c->has_norm ? h : NULL,    c->has_post ? post : NULL,     c->post_scale};
+}
 
 /* x_out[n][dim]; h_out[n][dim] where there is a norm. */
 static void residual_on_cuda(struct rig *rig, const struct residual_case *c, float *x_out,
@@ -100,6 +110,7 @@ static void residual_on_cuda(struct rig *rig, const struct residual_case *c, flo
     size_t all = area(padded, c->dim);
     float *x = device_floats(rig, NULL, all), *parts = device_floats(rig, NULL, all * PARTS_MAX);
     float *bias = device_floats(rig, c->bias, dim), *weight = device_floats(rig, c->weight, dim);
+    float *post = device_floats(rig, c->post, dim);
     uint16_t *h = static_cast<uint16_t *>(device_open(rig, NULL, all * sizeof *h));
     struct slice_sums sums = {parts, all, c->n_parts};
     rig->cuda->ops->upload(rig->cuda, x, c->x, rows * sizeof *x);
@@ -107,8 +118,7 @@ static void residual_on_cuda(struct rig *rig, const struct residual_case *c, flo
         rig->cuda->ops->upload(rig->cuda, parts + static_cast<size_t>(i) * all,
                                c->parts + static_cast<size_t>(i) * rows, rows * sizeof *x);
     }
-    const struct residual_norm args = {x,    &sums,  c->has_bias ? bias : NULL, weight, 1e-5f,
-                                       c->n, c->dim, c->has_norm ? h : NULL,    NULL,   0};
+    const struct residual_norm args = residual_args(c, x, &sums, bias, weight, post, h);
     rig->cuda->ops->residual_norm(rig->cuda, &args);
     device_read(rig, x_out, x, rows * sizeof *x);
     device_read(rig, h_out, h, rows * sizeof *h);
@@ -116,6 +126,7 @@ static void residual_on_cuda(struct rig *rig, const struct residual_case *c, flo
     device_close(rig, parts);
     device_close(rig, bias);
     device_close(rig, weight);
+    device_close(rig, post);
     device_close(rig, h);
 }
 
@@ -134,22 +145,42 @@ static void tree_add(float *parts, size_t stride, int n_parts)
     }
 }
 
-/* Compares with the CPU, and then the last row alone with the same row in the batch. */
-static void residual_is_the_tree_and_its_norm(struct rig *rig, int n, int dim, int n_parts,
-                                              bool has_bias, bool has_norm)
+/* The norm of what is added has another order than the CPU's. */
+static void expect_residual(struct rig *rig, const struct residual_case *c, const float *got,
+                            const float *want)
 {
+    if (!c->has_post) {
+        expect_equal(rig, got, want, area(c->n, c->dim), "residual stream");
+        return;
+    }
+    for (size_t i = 0; i < area(c->n, c->dim); i++) {
+        EXPECT(rig, rig_near(got[i], want[i], 1e-5f * (1 + fabsf(want[i]))),
+               "residual stream with a norm [%zu]: %.9g, wanted %.9g", i,
+               static_cast<double>(got[i]), static_cast<double>(want[i]));
+    }
+}
+
+/* Compares with the CPU, and then the last row alone with the same row in the batch. Of `shape` the
+ * sizes and flags are used. */
+static void residual_is_the_tree_and_its_norm(struct rig *rig, const struct residual_case *shape)
+{
+    int n = shape->n, dim = shape->dim, n_parts = shape->n_parts;
     size_t rows = area(n, dim), last = area(n - 1, dim), width = static_cast<size_t>(dim);
     float *x = rig_numbers(rig, rows, 2), *got_x = rig_numbers(rig, rows, 0);
     float *parts = rig_numbers(rig, rows * static_cast<size_t>(n_parts), 1);
     float *bias = rig_numbers(rig, width, 1), *weight = rig_numbers(rig, width, 2);
+    float *post = rig_numbers(rig, width, 2);
     uint16_t *h = static_cast<uint16_t *>(calloc(rows, sizeof *h));
     uint16_t *got_h = static_cast<uint16_t *>(calloc(rows, sizeof *h));
     uint16_t *alone_h = static_cast<uint16_t *>(calloc(rows, sizeof *h));
     float *alone_x = rig_numbers(rig, width, 0),
           *alone_parts = rig_numbers(rig, width * PARTS_MAX, 0);
-    struct residual_case c = {n, dim, n_parts, has_bias, has_norm, x, parts, bias, weight};
-    struct residual_case alone = {1,        dim,         n_parts, has_bias, has_norm,
-                                  x + last, alone_parts, bias,    weight};
+    struct residual_case c = *shape, alone;
+    c.x = x, c.parts = parts, c.bias = bias, c.weight = weight, c.post = post;
+    alone = c;
+    alone.n = 1;
+    alone.x = x + last;
+    alone.parts = alone_parts;
     for (int i = 0; i < n_parts; i++) {
         memcpy(alone_parts + static_cast<size_t>(i) * width,
                parts + static_cast<size_t>(i) * rows + last, width * sizeof *x);
@@ -158,15 +189,23 @@ static void residual_is_the_tree_and_its_norm(struct rig *rig, int n, int dim, i
     residual_on_cuda(rig, &alone, alone_x, alone_h);
     tree_add(parts, rows, n_parts);
     struct slice_sums sums = {parts, rows, 1};
-    const struct residual_norm args = {x, &sums, has_bias ? bias : NULL, weight, 1e-5f,
-                                       n, dim,   has_norm ? h : NULL,    NULL,   0};
+    const struct residual_norm args = residual_args(&c, x, &sums, bias, weight, post, h);
     rig->cpu->ops->residual_norm(rig->cpu, &args);
-    expect_equal(rig, got_x, x, rows, "residual stream");
+    expect_residual(rig, &c, got_x, x);
     expect_normed(rig, got_h, h, rows, "normed residual");
     expect_equal(rig, alone_x, got_x + last, width, "residual stream of a row alone");
     EXPECT(rig, memcmp(alone_h, got_h + last, width * sizeof *h) == 0, "norm of a row alone");
     free(x), free(got_x), free(parts), free(bias), free(weight), free(h), free(got_h);
-    free(alone_h), free(alone_x), free(alone_parts);
+    free(alone_h), free(alone_x), free(alone_parts), free(post);
+}
+
+static struct residual_case residual_shape(int n, int dim, int n_parts, bool has_bias,
+                                           bool has_norm)
+{
+    struct residual_case c = {};
+    c.n = n, c.dim = dim, c.n_parts = n_parts;
+    c.has_bias = has_bias, c.has_norm = has_norm, c.has_weight = true;
+    return c;
 }
 
 static void residual_norm_holds_for_every_size(struct rig *rig)
@@ -176,20 +215,56 @@ static void residual_norm_holds_for_every_size(struct rig *rig)
     for (int d = 0; d < n_dims; d++) {
         for (int n_parts = 1; n_parts <= PARTS_MAX; n_parts *= 2) {
             bool big = dims[d] > 2064;
-            residual_is_the_tree_and_its_norm(rig, big ? 2 : 9, dims[d], n_parts, n_parts != 2,
-                                              true);
+            struct residual_case c =
+                residual_shape(big ? 2 : 9, dims[d], n_parts, n_parts != 2, true);
+            residual_is_the_tree_and_its_norm(rig, &c);
         }
     }
-    residual_is_the_tree_and_its_norm(rig, 3, 160, 4, true, false);
-    residual_is_the_tree_and_its_norm(rig, 1, 160, 1, false, true);
+    struct residual_case c = residual_shape(3, 160, 4, true, false);
+    residual_is_the_tree_and_its_norm(rig, &c);
+    c = residual_shape(1, 160, 1, false, true);
+    residual_is_the_tree_and_its_norm(rig, &c);
+}
+
+/* Norms and scales of what is added, and no norm of the sum. */
+static void what_is_added_may_be_normed_and_scaled(struct rig *rig)
+{
+    static const int dims[] = {48, 2064, 5120, 16384};
+    for (int d = 0; d < (rig->is_small ? 2 : 4); d++) {
+        struct residual_case c = residual_shape(dims[d] > 2064 ? 2 : 9, dims[d], 4, d == 1, true);
+        c.post_scale = 0.22f;
+        residual_is_the_tree_and_its_norm(rig, &c);
+        c.has_post = true;
+        c.has_weight = d % 2;
+        residual_is_the_tree_and_its_norm(rig, &c);
+        c.post_scale = 0;
+        c.has_norm = d % 2;
+        residual_is_the_tree_and_its_norm(rig, &c);
+    }
+}
+
+static void logits_are_scaled_and_capped(struct rig *rig, float scale, float softcap)
+{
+    enum { N = 9, STRIDE = 70 };
+    int padded = rig->cuda->ops->capacity(rig->cuda, N);
+    float *logits = rig_numbers(rig, area(padded, STRIDE), 90);
+    float *got = rig_numbers(rig, area(N, STRIDE), 0);
+    float *device = device_floats(rig, logits, area(padded, STRIDE));
+    rig->cuda->ops->adjust_logits(rig->cuda, device, STRIDE, N, scale, softcap);
+    device_read(rig, got, device, area(N, STRIDE) * sizeof *got);
+    rig->cpu->ops->adjust_logits(rig->cpu, logits, STRIDE, N, scale, softcap);
+    expect_equal(rig, got, logits, area(N, STRIDE), "logits");
+    device_close(rig, device);
+    free(logits), free(got);
 }
 
 /* embed, rmsnorm and rmsnorm_rows of one step. */
-static void a_step_embeds_and_norms_its_rows(struct rig *rig, int n, int dim)
+static void a_step_embeds_and_norms_its_rows(struct rig *rig, int n, int dim, float scale)
 {
     static const int wanted[] = {0, 2, 1, 2, 0, 1, 2, 2, 1}; /* 9: the launch has 16 */
     struct plain_step s;
     plain_step_open(&s, rig, n, dim, wanted, 9);
+    s.step.embedding_scale = scale;
     size_t all = area(16, dim);
     float *weight = rig_numbers(rig, static_cast<size_t>(dim), 2);
     float *x = rig_numbers(rig, all, 0), *got = rig_numbers(rig, all, 0);
@@ -263,22 +338,22 @@ static void *sum_rank_main(void *arg)
     return NULL;
 }
 
-static void tree_sum_is_the_tree_over_ranks(struct rig *rig, int n_ranks, int n_parts)
+static void tree_sum_is_the_tree_over_ranks(struct rig *rig, int n_ranks, int n_parts, int dim)
 {
-    enum { N = 3, DIM = 48, RANKS_MAX = 4 };
+    enum { N = 3, RANKS_MAX = 4 };
     struct comm *comms[RANKS_MAX] = {};
     struct error err = {};
-    float *parts = rig_numbers(rig, area(N, DIM) * PARTS_MAX * RANKS_MAX, 1), *out[2][RANKS_MAX];
+    float *parts = rig_numbers(rig, area(N, dim) * PARTS_MAX * RANKS_MAX, 1), *out[2][RANKS_MAX];
     for (int side = 0; side < 2; side++) {
         pthread_t threads[RANKS_MAX];
         struct sum_rank ranks[RANKS_MAX] = {};
         MUST(comm_threads_open(comms, n_ranks, &err), err);
         for (int i = 0; i < n_ranks; i++) {
-            out[side][i] = rig_numbers(rig, area(N, DIM), 0);
+            out[side][i] = rig_numbers(rig, area(N, dim), 0);
             ranks[i] = {comms[i],
-                        parts + area(N, DIM) * static_cast<size_t>(PARTS_MAX * i),
+                        parts + area(N, dim) * static_cast<size_t>(PARTS_MAX * i),
                         N,
-                        DIM,
+                        dim,
                         n_parts,
                         side == 1,
                         out[side][i],
@@ -290,7 +365,7 @@ static void tree_sum_is_the_tree_over_ranks(struct rig *rig, int n_ranks, int n_
         }
     }
     for (int i = 0; i < n_ranks; i++) {
-        expect_equal(rig, out[1][i], out[0][0], area(N, DIM), "tree sum");
+        expect_equal(rig, out[1][i], out[0][0], area(N, dim), "tree sum");
     }
     for (int i = 0; i < n_ranks; i++) {
         free(out[0][i]), free(out[1][i]);
@@ -303,11 +378,15 @@ int main(int argc, char **argv)
     struct rig rig;
     rig_open(&rig, argc, argv);
     residual_norm_holds_for_every_size(&rig);
-    a_step_embeds_and_norms_its_rows(&rig, 3, 160);
-    a_step_embeds_and_norms_its_rows(&rig, 9, 2064);
-    a_step_embeds_and_norms_its_rows(&rig, 10, 2064);
-    tree_sum_is_the_tree_over_ranks(&rig, 2, 1);
-    tree_sum_is_the_tree_over_ranks(&rig, 2, 4);
-    tree_sum_is_the_tree_over_ranks(&rig, 4, 2);
+    what_is_added_may_be_normed_and_scaled(&rig);
+    logits_are_scaled_and_capped(&rig, 0.0625f, 0);
+    logits_are_scaled_and_capped(&rig, 0, 30);
+    logits_are_scaled_and_capped(&rig, 0.7f, 50);
+    a_step_embeds_and_norms_its_rows(&rig, 3, 160, 0);
+    a_step_embeds_and_norms_its_rows(&rig, 9, 2064, 45.254834f);
+    a_step_embeds_and_norms_its_rows(&rig, 10, 2064, 12);
+    tree_sum_is_the_tree_over_ranks(&rig, 2, 1, 48);
+    tree_sum_is_the_tree_over_ranks(&rig, 2, 4, 48);
+    tree_sum_is_the_tree_over_ranks(&rig, 4, 2, 2);
     return rig_close(&rig);
 }

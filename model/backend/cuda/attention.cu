@@ -27,8 +27,9 @@ struct attend_args {
     const uint16_t *q, *kv;
     uint16_t *out;
     int n_heads, n_kv_heads, head_dim;
-    float scale;
-    int window; /* 0: none */
+    float scale;   /* of the scores; with a softcap, over it */
+    float softcap; /* 0: none */
+    int window;    /* 0: none */
     /* Partials of [row][head][n_partitions]: values [E] each, and (max, sum). NULL: a block does
      * all partitions of its tile. */
     float *values;
@@ -212,7 +213,7 @@ attend_partition(const attend_args *args, const tile_view *view, int partition,
     bool is_warp_needed = span.first <= view->last && span.first + WARP_POSITIONS > view->begin;
     if (is_warp_needed) {
         score_positions<WIDTH, EXACT>(&span, args->head_dim, s);
-        mask_scores(&span, args->scale, s, max);
+        mask_scores(&span, args->scale, args->softcap, s, max);
     }
     if (lane % 4 == 0) {
         shared->max[warp][g] = max[0];
@@ -434,7 +435,8 @@ void cuda_attention(struct backend *be, const struct attention_shape *shape,
     args.n_kv_heads = shape->n_kv_heads;
     args.head_dim = shape->head_dim;
     args.window = rule->window;
-    args.scale = rule->scale;
+    args.scale = rule->softcap == 0 ? rule->scale : rule->scale / rule->softcap;
+    args.softcap = rule->softcap;
     if (step->n == 0 || !take_partials(cuda, &args, n_rows, n_slots)) return;
     if (cuda->size.n_rows > STEP_RECORDED_ROWS) n_slots = cuda->n_tiles;
     dim3 grid(static_cast<unsigned>(n_slots), static_cast<unsigned>(shape->n_kv_heads),

@@ -137,10 +137,18 @@ static __device__ __forceinline__ void score_positions(const attend_span *span, 
     }
 }
 
+/* A score as the softmax takes it. */
+static __device__ __forceinline__ float scaled_score(float s, float scale, float softcap)
+{
+    s = scale * s;
+    return softcap == 0 ? s : softcap * device_tanh(s);
+}
+
 /* Scales the scores, masks the positions that a row must not see, and leaves the maxima of the rows
  * over this warp's positions in max[2], the same in all four threads of a row. */
 static __device__ __forceinline__ void mask_scores(const attend_span *span, float scale,
-                                                   float s[SCORE_TILES][4], float max[2])
+                                                   float softcap, float s[SCORE_TILES][4],
+                                                   float max[2])
 {
     int c = static_cast<int>(threadIdx.x) % 4;
     max[0] = max[1] = MINUS_INFINITY;
@@ -150,7 +158,7 @@ static __device__ __forceinline__ void mask_scores(const attend_span *span, floa
         for (int i = 0; i < 4; i++) {
             int position = span->first + 8 * tile + 2 * c + i % 2;
             bool sees = position >= span->q_first[i / 2] && position <= span->q_position[i / 2];
-            s[tile][i] = sees ? scale * s[tile][i] : MINUS_INFINITY;
+            s[tile][i] = sees ? scaled_score(s[tile][i], scale, softcap) : MINUS_INFINITY;
             max[i / 2] = s[tile][i] > max[i / 2] ? s[tile][i] : max[i / 2];
         }
     }

@@ -15,25 +15,43 @@ struct store_args {
     struct step_inputs inputs;
     const float *qkv;
     struct attention_input input;
+    const float *squares; /* [rows][2]; NULL: norms are of each head alone */
     int n_heads, n_kv_heads, head_dim;
     uint16_t *q, *kv;
     int n_rows; /* the copies come after them */
 };
 
-/* A thread's share of one head: pairs (i, i + 1) and (i + E/2, i + E/2 + 1), i = 2 lane + 64 k. */
+/* How a head is cut. Element i of its lower half rotates with element i of its upper half, if i <
+ * rope_half. The elements that rotate lie first, their halves after each other, and then those that
+ * do not. */
+struct head_cut {
+    int half, rope_half; /* E / 2; even */
+};
+
+static __device__ __forceinline__ int low_at(head_cut cut, int i)
+{
+    return i < cut.rope_half ? i : cut.rope_half + i;
+}
+
+static __device__ __forceinline__ int high_at(head_cut cut, int i)
+{
+    return i < cut.rope_half ? cut.rope_half + i : cut.half + i;
+}
+
+/* A thread's share of one head: elements i and i + 1 of both halves, i = 2 lane + 64 k. */
 struct head_share {
     float2 low[PAIRS_AT_ONCE], high[PAIRS_AT_ONCE];
 };
 
-static __device__ __forceinline__ head_share load_head(const float *head, int half)
+static __device__ __forceinline__ head_share load_head(const float *head, head_cut cut)
 {
     head_share out = {};
 #pragma unroll
     for (int k = 0; k < PAIRS_AT_ONCE; k++) {
         int i = 2 * (static_cast<int>(threadIdx.x) % WARP) + 2 * WARP * k;
-        if (i >= half) continue;
-        out.low[k] = *reinterpret_cast<const float2 *>(head + i);
-        out.high[k] = *reinterpret_cast<const float2 *>(head + half + i);
+        if (i >= cut.half) continue;
+        out.low[k] = *reinterpret_cast<const float2 *>(head + low_at(cut, i));
+        out.high[k] = *reinterpret_cast<const float2 *>(head + high_at(cut, i));
     }
     return out;
 }
@@ -49,9 +67,8 @@ static __device__ __forceinline__ void add_share(head_share *x, const head_share
     }
 }
 
-/* The head's rmsnorm: one chain per thread, then a tree over the warp. */
-static __device__ __forceinline__ void norm_share(head_share *x, const head_share *weight,
-                                                  float eps, int head_dim)
+/* The sum of the head's squares: one chain per thread, then a tree over the warp. */
+static __device__ __forceinline__ float share_squares(const head_share *x)
 {
     float sum = 0;
 #pragma unroll
@@ -64,7 +81,14 @@ static __device__ __forceinline__ void norm_share(head_share *x, const head_shar
     for (int distance = 1; distance < WARP; distance *= 2) {
         sum += __shfl_xor_sync(ALL_LANES, sum, distance);
     }
-    float factor = 1.0f / sqrtf(sum / static_cast<float>(head_dim) + eps);
+    return sum;
+}
+
+/* The rmsnorm of `width` elements, of which the head is a part. */
+static __device__ __forceinline__ void norm_share(head_share *x, const head_share *weight,
+                                                  float squares, int width, float eps)
+{
+    float factor = 1.0f / sqrtf(squares / static_cast<float>(width) + eps);
 #pragma unroll
     for (int k = 0; k < PAIRS_AT_ONCE; k++) {
         x->low[k].x = x->low[k].x * factor * weight->low[k].x;
@@ -74,14 +98,14 @@ static __device__ __forceinline__ void norm_share(head_share *x, const head_shar
     }
 }
 
-/* Rotates pairs (i, i + E/2). */
+/* Rotates the elements that do. */
 static __device__ __forceinline__ void rope_share(head_share *x, const float *cos, const float *sin,
-                                                  int half)
+                                                  head_cut cut)
 {
 #pragma unroll
     for (int k = 0; k < PAIRS_AT_ONCE; k++) {
         int i = 2 * (static_cast<int>(threadIdx.x) % WARP) + 2 * WARP * k;
-        if (i >= half) continue;
+        if (i >= cut.rope_half) continue;
         float2 c = *reinterpret_cast<const float2 *>(cos + i);
         float2 s = *reinterpret_cast<const float2 *>(sin + i);
         float2 a = x->low[k], b = x->high[k];
@@ -90,30 +114,40 @@ static __device__ __forceinline__ void rope_share(head_share *x, const float *co
     }
 }
 
+static __device__ __forceinline__ void scale_share(head_share *x, float scale)
+{
+#pragma unroll
+    for (int k = 0; k < PAIRS_AT_ONCE; k++) {
+        x->low[k] = make_float2(x->low[k].x * scale, x->low[k].y * scale);
+        x->high[k] = make_float2(x->high[k].x * scale, x->high[k].y * scale);
+    }
+}
+
 /* Stores bf16 values side by side: q, or k of one position. */
-static __device__ __forceinline__ void store_share(const head_share *x, int half, uint16_t *to)
+static __device__ __forceinline__ void store_share(const head_share *x, head_cut cut, uint16_t *to)
 {
 #pragma unroll
     for (int k = 0; k < PAIRS_AT_ONCE; k++) {
         int i = 2 * (static_cast<int>(threadIdx.x) % WARP) + 2 * WARP * k;
-        if (i >= half) continue;
-        *reinterpret_cast<uint32_t *>(to + i) = bf16_pair(x->low[k].x, x->low[k].y);
-        *reinterpret_cast<uint32_t *>(to + half + i) = bf16_pair(x->high[k].x, x->high[k].y);
+        if (i >= cut.half) continue;
+        *reinterpret_cast<uint32_t *>(to + low_at(cut, i)) = bf16_pair(x->low[k].x, x->low[k].y);
+        *reinterpret_cast<uint32_t *>(to + high_at(cut, i)) = bf16_pair(x->high[k].x, x->high[k].y);
     }
 }
 
 /* Stores v of one position: every other value of the row of its pair, which begins at `to`. */
-static __device__ __forceinline__ void store_share_apart(const head_share *x, int half,
+static __device__ __forceinline__ void store_share_apart(const head_share *x, head_cut cut,
                                                          uint16_t *to)
 {
 #pragma unroll
     for (int k = 0; k < PAIRS_AT_ONCE; k++) {
         int i = 2 * (static_cast<int>(threadIdx.x) % WARP) + 2 * WARP * k;
-        if (i >= half) continue;
-        to[2 * i] = float_to_bf16(x->low[k].x);
-        to[2 * i + 2] = float_to_bf16(x->low[k].y);
-        to[2 * (i + half)] = float_to_bf16(x->high[k].x);
-        to[2 * (i + half) + 2] = float_to_bf16(x->high[k].y);
+        if (i >= cut.half) continue;
+        uint16_t *low = to + 2 * low_at(cut, i), *high = to + 2 * high_at(cut, i);
+        low[0] = float_to_bf16(x->low[k].x);
+        low[2] = float_to_bf16(x->low[k].y);
+        high[0] = float_to_bf16(x->high[k].x);
+        high[2] = float_to_bf16(x->high[k].y);
     }
 }
 
@@ -151,23 +185,53 @@ static __device__ __forceinline__ void copy_positions(const store_args *args, st
 static __device__ __forceinline__ void store_position(const store_args *args, const head_share *x,
                                                       int block, int offset, int kv_head, bool is_v)
 {
-    int head_dim = args->head_dim, half = head_dim / 2;
+    int head_dim = args->head_dim;
+    head_cut cut = {head_dim / 2, args->input.rope_half};
     uint16_t *k_part = args->kv + kv_head_offset(block, kv_head, args->n_kv_heads, head_dim);
     uint16_t *v_part = k_part + kv_part_elements(head_dim);
     if (is_v) {
-        store_share_apart(x, half, v_part + offset / 2 * 2 * head_dim + offset % 2);
+        store_share_apart(x, cut, v_part + offset / 2 * 2 * head_dim + offset % 2);
     } else {
-        store_share(x, half, k_part + offset * head_dim);
+        store_share(x, cut, k_part + offset * head_dim);
     }
+}
+
+/* The weights of a head's norm; NULL: none. */
+static __device__ __forceinline__ const float *head_norm(const store_args *args, int head)
+{
+    const struct attention_input *input = &args->input;
+    bool is_q = head < args->n_heads;
+    const float *norm = is_q ? input->q_norm : input->k_norm;
+    if (!args->squares || !norm) return norm;
+    return norm + (is_q ? head : head - args->n_heads) * args->head_dim;
+}
+
+/* Norm, rope and scale of a head of q or k. */
+static __device__ __forceinline__ void change_share(const store_args *args, head_share *x,
+                                                    const head_share *weight, bool has_norm,
+                                                    int row, bool is_q, head_cut cut)
+{
+    const struct attention_input *input = &args->input;
+    size_t table = static_cast<size_t>(row * args->inputs.n_ropes + input->rope);
+    if (has_norm && args->squares) {
+        norm_share(x, weight, args->squares[2 * row + (is_q ? 0 : 1)],
+                   is_q ? input->q_width : input->k_width, input->norm_eps);
+    } else if (has_norm) {
+        norm_share(x, weight, share_squares(x), args->head_dim, input->norm_eps);
+    }
+    table *= static_cast<size_t>(cut.half);
+    rope_share(x, args->inputs.cos + table, args->inputs.sin + table, cut);
+    if (is_q && args->inputs.query_scale) scale_share(x, args->inputs.query_scale[row]);
 }
 
 /* One warp per head of q, k and v of a row; blockIdx.y is the row, and past the rows the copy. */
 static __global__ void __launch_bounds__(STORE_WARPS *WARP) store_kernel(store_args args)
 {
     const struct step_inputs *inputs = &args.inputs;
-    int row = static_cast<int>(blockIdx.y), head_dim = args.head_dim, half = head_dim / 2;
+    int row = static_cast<int>(blockIdx.y), head_dim = args.head_dim;
     int head = static_cast<int>(blockIdx.x * STORE_WARPS + threadIdx.x / WARP);
     int n_heads = args.n_heads, n_kv = args.n_kv_heads, n_all = n_heads + 2 * n_kv;
+    head_cut cut = {head_dim / 2, args.input.rope_half};
     grid_dependency_launch();
     bool is_q = head < n_heads, is_v = head >= n_heads + n_kv;
     int kv_head = (head - n_heads) % n_kv;
@@ -178,12 +242,12 @@ static __global__ void __launch_bounds__(STORE_WARPS *WARP) store_kernel(store_a
         return;
     }
     int lane = head < n_all ? inputs->row_lane[row] : -1;
-    const float *norm = is_v ? NULL : is_q ? args.input.q_norm : args.input.k_norm;
+    const float *norm = is_v ? NULL : head_norm(&args, head);
     head_share bias = {}, weight = {}, x;
     int position = 0, block = 0, end_lane = 0;
     if (lane >= 0) {
-        if (args.input.qkv_bias) bias = load_head(args.input.qkv_bias + head * head_dim, half);
-        if (norm) weight = load_head(norm, half);
+        if (args.input.qkv_bias) bias = load_head(args.input.qkv_bias + head * head_dim, cut);
+        if (norm) weight = load_head(norm, cut);
         position = inputs->row_pos[row];
         block = inputs->blocks[inputs->lanes[lane].first_block + position / KV_BLOCK_TOKENS];
         end_lane = inputs->row_end[row];
@@ -192,14 +256,13 @@ static __global__ void __launch_bounds__(STORE_WARPS *WARP) store_kernel(store_a
     if (lane < 0) return;
     size_t index =
         static_cast<size_t>(row) * static_cast<size_t>(n_all) + static_cast<size_t>(head);
-    x = load_head(args.qkv + index * static_cast<size_t>(head_dim), half);
+    x = load_head(args.qkv + index * static_cast<size_t>(head_dim), cut);
     if (args.input.qkv_bias) add_share(&x, &bias);
-    if (norm) norm_share(&x, &weight, args.input.norm_eps, head_dim);
-    size_t at = static_cast<size_t>(row) * static_cast<size_t>(half);
-    if (!is_v) rope_share(&x, inputs->cos + at, inputs->sin + at, half);
+    if (!is_v) change_share(&args, &x, &weight, norm != NULL, row, is_q, cut);
     if (is_q) {
-        at = static_cast<size_t>(row) * static_cast<size_t>(n_heads) + static_cast<size_t>(head);
-        store_share(&x, half, args.q + at * static_cast<size_t>(head_dim));
+        size_t at =
+            static_cast<size_t>(row) * static_cast<size_t>(n_heads) + static_cast<size_t>(head);
+        store_share(&x, cut, args.q + at * static_cast<size_t>(head_dim));
         return;
     }
     store_position(&args, &x, block, position % KV_BLOCK_TOKENS, kv_head, is_v);
@@ -215,8 +278,13 @@ void cuda_attention_store(struct backend *be, const struct attention_shape *shap
 {
     struct backend_cuda *cuda = backend_cuda_of(be);
     int n_all = shape->n_heads + 2 * shape->n_kv_heads, n_rows = cuda_rows(cuda, step->n);
-    store_args args = {cuda->inputs,    qkv, *input, shape->n_heads, shape->n_kv_heads,
+    const float *squares = input->squares ? input->squares->data : NULL;
+    store_args args = {cuda->inputs,    qkv, *input, squares, shape->n_heads, shape->n_kv_heads,
                        shape->head_dim, q,   kv,     n_rows};
+    if (input->rope_half % 2) {
+        cuda_note(cuda, cudaErrorInvalidValue, "a rotation of an odd number of pairs");
+        return;
+    }
     dim3 grid(static_cast<unsigned>((n_all + STORE_WARPS - 1) / STORE_WARPS),
               static_cast<unsigned>(n_rows + cuda->size.n_copies));
     if (step->n == 0) return;

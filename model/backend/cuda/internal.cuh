@@ -30,6 +30,8 @@ struct step_inputs {
     const struct step_copy *copies;
     const int32_t *blocks;
     const float *cos, *sin, *embedding;
+    const float *query_scale; /* NULL: none */
+    int n_ropes;
 };
 
 /* Where inputs are written: pinned memory, and its copy on the device. */
@@ -170,6 +172,7 @@ void cuda_rows_prepare(struct backend_cuda *be);
 void cuda_synthetic_prepare(struct backend_cuda *be);
 void cuda_attention_prepare(struct backend_cuda *be);
 void cuda_attention_store_prepare(struct backend_cuda *be);
+void cuda_squares_prepare(struct backend_cuda *be);
 void cuda_answer_prepare(struct backend_cuda *be);
 
 /* matrix.cu */
@@ -189,8 +192,10 @@ void cuda_matmul_gated(struct backend *be, const struct gated_mlp *args);
 int cuda_tree_sum(struct backend *be, struct comm *comm, struct slice_sums *sums, int n, int dim,
                   struct error *err);
 
-/* synthetic.cu: x[cuda_rows(n)][D] = rows of a synthetic table for the step's tokens. */
-void cuda_embed_synthetic(struct backend_cuda *be, const struct weight *table, int n, float *x);
+/* synthetic.cu: x[cuda_rows(n)][D] = rows of a synthetic table for the step's tokens, times the
+ * scale. */
+void cuda_embed_synthetic(struct backend_cuda *be, const struct weight *table, int n, float scale,
+                          float *x);
 
 /* rows.cu */
 void cuda_embed(struct backend *be, const struct backend_step *step, float *x);
@@ -199,6 +204,8 @@ void cuda_rmsnorm(struct backend *be, const float *x, const float *weight, float
 void cuda_rmsnorm_rows(struct backend *be, const struct backend_step *step, const float *x,
                        const float *weight, float eps, int dim, uint16_t *h);
 void cuda_residual_norm(struct backend *be, const struct residual_norm *args);
+void cuda_adjust_logits(struct backend *be, float *logits, size_t stride, int n, float scale,
+                        float softcap);
 
 /* attention.cu, attention_store.cu */
 void cuda_attention_store(struct backend *be, const struct attention_shape *shape,
@@ -207,6 +214,10 @@ void cuda_attention_store(struct backend *be, const struct attention_shape *shap
 void cuda_attention(struct backend *be, const struct attention_shape *shape,
                     const struct backend_step *step, const struct attention_rule *rule,
                     const uint16_t *q, const uint16_t *kv, uint16_t *out);
+
+/* squares.cu */
+void cuda_qk_squares(struct backend *be, const struct attention_shape *shape,
+                     const struct qk_squares *args, struct slice_sums *sums);
 
 /* answer.cu */
 int cuda_answer(struct backend *be, const struct answer_item *items, int n_items,

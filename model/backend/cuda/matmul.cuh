@@ -246,7 +246,7 @@ struct matmul_job {
     size_t in_stride;
     float *out; /* [n_rows][out_stride] of slice 0 */
     size_t out_stride, slice_stride;
-    uint16_t *h;       /* not NULL: h[n_rows][n_out] = gated instead of out */
+    uint16_t *h; /* not NULL: h[n_rows][n_out] = gated instead of out */
     enum activation activation;
     const float *bias; /* [2 n_out] or NULL */
     int n_in, n_rows;

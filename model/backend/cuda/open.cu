@@ -229,6 +229,8 @@ static int send_inputs(struct backend_cuda *be, const struct backend_step *step,
     be->inputs.copies = input_at<struct step_copy>(be, plan.copies);
     be->inputs.cos = input_at<float>(be, plan.cos);
     be->inputs.sin = input_at<float>(be, plan.sin);
+    be->inputs.query_scale = step->query_scale ? input_at<float>(be, plan.query_scale) : NULL;
+    be->inputs.n_ropes = step->n_ropes;
     be->inputs.embedding = input_at<float>(be, plan.embedding);
     be->inputs.blocks = input_at<int32_t>(be, plan.blocks);
     cuda_note(be,
@@ -292,7 +294,6 @@ static void fill_ops(struct backend_cuda *be)
 {
     struct backend_ops *ops = &be->ops;
     ops->name = "cuda";
-    ops->is_plain = true;
     ops->arithmetic = be->arithmetic;
     ops->form = be->options.weights == CUDA_WEIGHTS_BLOCKS ? be->options.stored : WEIGHTS_BF16;
     ops->kernels = cuda_kernels;
@@ -316,6 +317,8 @@ static void fill_ops(struct backend_cuda *be)
     ops->attention = cuda_attention;
     ops->tree_sum = cuda_tree_sum;
     ops->residual_norm = cuda_residual_norm;
+    ops->qk_squares = cuda_qk_squares;
+    ops->adjust_logits = cuda_adjust_logits;
     ops->answer = cuda_answer;
     ops->close = cuda_close;
     be->base.ops = ops;
@@ -360,6 +363,7 @@ static int prepare_kernels(struct backend_cuda *be, struct error *err)
     cuda_synthetic_prepare(be);
     cuda_attention_prepare(be);
     cuda_attention_store_prepare(be);
+    cuda_squares_prepare(be);
     cuda_answer_prepare(be);
     return report(be, err);
 }

@@ -22,8 +22,8 @@ static __device__ __forceinline__ float4 add4(float4 a, float4 b)
 }
 
 /* The sum of `x` over all threads of a block of ROW_THREADS, with the same bits in every thread:
- * partners add the same two numbers, and addition commutes. May be called once in a kernel.
- * `shared` is [ROW_WARPS]. */
+ * partners add the same two numbers, and addition commutes. `shared` is [ROW_WARPS], of its own for
+ * each call in a kernel. */
 static __device__ __forceinline__ float block_sum(float x, float *shared)
 {
     int lane = static_cast<int>(threadIdx.x) % WARP;
@@ -40,11 +40,13 @@ static __device__ __forceinline__ float block_sum(float x, float *shared)
 }
 
 struct norm_args {
-    float *x;           /* [rows][dim]; written only where there are sums */
-    const float *sums;  /* [n_parts][rows][dim] */
-    size_t sums_stride; /* floats between the parts */
-    int n_parts;        /* 0: x stays as it is */
-    const float *bias, *weight;
+    float *x;                         /* [rows][dim]; written only where there are sums */
+    const float *sums;                /* [n_parts][rows][dim] */
+    size_t sums_stride;               /* floats between the parts */
+    int n_parts;                      /* 0: x stays as it is */
+    const float *bias, *weight;       /* weight NULL: h = bf16(x) */
+    const float *post_weight;         /* of the norm of what is added; NULL: none */
+    float post_scale;                 /* of what is added; 0: none */
     const int32_t *wanted, *n_wanted; /* block i norms row wanted[i]; NULL: row i */
     float eps;
     int dim;
@@ -69,29 +71,6 @@ static __device__ __forceinline__ float4 tree4(const struct norm_args *args, siz
         }
     }
     return part[0];
-}
-
-/* x += sums (+ bias) for this thread's float4s of the row that begins at `row_at`. The stores come
- * after all loads, because the compiler cannot know that x lies apart from the sums and would
- * otherwise hold the loads back. */
-template <int CHUNKS, int PARTS>
-static __device__ __forceinline__ void add_sums(const struct norm_args *args, size_t row_at,
-                                                float4 x[CHUNKS])
-{
-#pragma unroll
-    for (int i = 0; i < CHUNKS; i++) {
-        int column = 4 * (static_cast<int>(threadIdx.x) + i * ROW_THREADS);
-        if (column >= args->dim) continue;
-        float4 sum = tree4<PARTS>(args, row_at + static_cast<size_t>(column));
-        if (args->bias) sum = add4(sum, *reinterpret_cast<const float4 *>(args->bias + column));
-        x[i] = add4(x[i], sum);
-    }
-#pragma unroll
-    for (int i = 0; i < CHUNKS; i++) {
-        int column = 4 * (static_cast<int>(threadIdx.x) + i * ROW_THREADS);
-        if (column >= args->dim) continue;
-        *reinterpret_cast<float4 *>(args->x + row_at + static_cast<size_t>(column)) = x[i];
-    }
 }
 
 template <int CHUNKS>
@@ -134,36 +113,133 @@ static __device__ __forceinline__ void store_normed(const float4 x[CHUNKS],
     }
 }
 
-/* CHUNKS: the float4s of a thread; dim <= 4 ROW_THREADS CHUNKS. */
+/* x += sums (+ bias) for this thread's float4s of the row that begins at `row_at`. The stores come
+ * after all loads, because the compiler cannot know that x lies apart from the sums and would
+ * otherwise hold the loads back. */
+template <int CHUNKS, int PARTS>
+static __device__ __forceinline__ void add_sums(const struct norm_args *args, size_t row_at,
+                                                float4 x[CHUNKS])
+{
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        int column = 4 * (static_cast<int>(threadIdx.x) + i * ROW_THREADS);
+        if (column >= args->dim) continue;
+        float4 sum = tree4<PARTS>(args, row_at + static_cast<size_t>(column));
+        if (args->bias) sum = add4(sum, *reinterpret_cast<const float4 *>(args->bias + column));
+        x[i] = add4(x[i], sum);
+    }
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        int column = 4 * (static_cast<int>(threadIdx.x) + i * ROW_THREADS);
+        if (column >= args->dim) continue;
+        *reinterpret_cast<float4 *>(args->x + row_at + static_cast<size_t>(column)) = x[i];
+    }
+}
+
+static __device__ __forceinline__ float4 scale4(float4 a, float scale)
+{
+    return make_float4(a.x * scale, a.y * scale, a.z * scale, a.w * scale);
+}
+
+/* As add_sums, but what is added is normed and scaled first. */
+template <int CHUNKS, int PARTS>
+static __device__ __forceinline__ void add_changed(const struct norm_args *args, size_t row_at,
+                                                   float4 x[CHUNKS], float *shared)
+{
+    float4 y[CHUNKS];
+    float factor = 1;
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        int column = 4 * (static_cast<int>(threadIdx.x) + i * ROW_THREADS);
+        y[i] = make_float4(0, 0, 0, 0);
+        if (column >= args->dim) continue;
+        y[i] = tree4<PARTS>(args, row_at + static_cast<size_t>(column));
+        if (args->bias) y[i] = add4(y[i], *reinterpret_cast<const float4 *>(args->bias + column));
+    }
+    if (args->post_weight) {
+        float squares = block_sum(sum_of_squares<CHUNKS>(y), shared);
+        factor = 1.0f / sqrtf(squares / static_cast<float>(args->dim) + args->eps);
+    }
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        int column = 4 * (static_cast<int>(threadIdx.x) + i * ROW_THREADS);
+        if (column >= args->dim) continue;
+        if (args->post_weight) {
+            float4 weight = *reinterpret_cast<const float4 *>(args->post_weight + column);
+            y[i] = scale4(y[i], factor);
+            y[i] = make_float4(y[i].x * weight.x, y[i].y * weight.y, y[i].z * weight.z,
+                               y[i].w * weight.w);
+        }
+        if (args->post_scale != 0) y[i] = scale4(y[i], args->post_scale);
+        x[i] = add4(x[i], y[i]);
+        *reinterpret_cast<float4 *>(args->x + row_at + static_cast<size_t>(column)) = x[i];
+    }
+}
+
+template <int CHUNKS, int PARTS, bool CHANGED>
+static __device__ __forceinline__ void add_parts(const struct norm_args *args, size_t row_at,
+                                                 float4 x[CHUNKS], float *shared)
+{
+    if constexpr (CHANGED) {
+        add_changed<CHUNKS, PARTS>(args, row_at, x, shared);
+    } else {
+        add_sums<CHUNKS, PARTS>(args, row_at, x);
+    }
+}
+
+/* Ones without a weight. */
 template <int CHUNKS>
+static __device__ __forceinline__ void load_weight(const struct norm_args *args,
+                                                   float4 weight[CHUNKS])
+{
+    if (args->weight) {
+        load_row<CHUNKS>(args->weight, args->dim, weight);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        weight[i] = make_float4(1, 1, 1, 1);
+    }
+}
+
+/* CHANGED: sums are normed or scaled before they are added. CHUNKS: the float4s of a thread; dim <= 4 ROW_THREADS CHUNKS. */
+template <int CHUNKS, bool CHANGED>
 static __global__ void __launch_bounds__(ROW_THREADS) norm_kernel(norm_args args)
 {
     CUDA_DYNAMIC_SHARED(float, shared);
     float4 x[CHUNKS], weight[CHUNKS];
     int block = static_cast<int>(blockIdx.x), row = block;
     size_t dim = static_cast<size_t>(args.dim);
+    float factor = 1;
     grid_dependency_launch();
-    if (CHUNKS <= EARLY_CHUNKS && args.h) load_row<CHUNKS>(args.weight, args.dim, weight);
+    if (CHUNKS <= EARLY_CHUNKS && args.h) load_weight<CHUNKS>(&args, weight);
     if (args.wanted) row = block < *args.n_wanted ? args.wanted[block] : 0;
     size_t row_at = static_cast<size_t>(row) * dim;
     grid_dependency_wait();
     load_row<CHUNKS>(args.x + row_at, args.dim, x);
-    if (args.n_parts == 1) add_sums<CHUNKS, 1>(&args, row_at, x);
-    if (args.n_parts == 2) add_sums<CHUNKS, 2>(&args, row_at, x);
-    if (args.n_parts == 4) add_sums<CHUNKS, 4>(&args, row_at, x);
-    if (args.n_parts == 8) add_sums<CHUNKS, 8>(&args, row_at, x);
+    float *post = shared + ROW_WARPS;
+    if (args.n_parts == 1) add_parts<CHUNKS, 1, CHANGED>(&args, row_at, x, post);
+    if (args.n_parts == 2) add_parts<CHUNKS, 2, CHANGED>(&args, row_at, x, post);
+    if (args.n_parts == 4) add_parts<CHUNKS, 4, CHANGED>(&args, row_at, x, post);
+    if (args.n_parts == 8) add_parts<CHUNKS, 8, CHANGED>(&args, row_at, x, post);
     if (!args.h) return;
-    if (CHUNKS > EARLY_CHUNKS) load_row<CHUNKS>(args.weight, args.dim, weight);
-    float mean = block_sum(sum_of_squares<CHUNKS>(x), shared) / static_cast<float>(args.dim);
-    store_normed<CHUNKS>(x, weight, 1.0f / sqrtf(mean + args.eps), args.dim,
-                         args.h + static_cast<size_t>(block) * dim);
+    if (CHUNKS > EARLY_CHUNKS) load_weight<CHUNKS>(&args, weight);
+    if (args.weight) {
+        float mean = block_sum(sum_of_squares<CHUNKS>(x), shared) / static_cast<float>(args.dim);
+        factor = 1.0f / sqrtf(mean + args.eps);
+    }
+    store_normed<CHUNKS>(x, weight, factor, args.dim, args.h + static_cast<size_t>(block) * dim);
 }
 
 static const struct {
     int chunks;
-    void (*kernel)(norm_args);
-} norm_kernels[] = {
-    {1, norm_kernel<1>}, {2, norm_kernel<2>}, {4, norm_kernel<4>}, {8, norm_kernel<8>}};
+    void (*kernel)(norm_args), (*changed)(norm_args);
+} norm_kernels[] = {{1, norm_kernel<1, false>, norm_kernel<1, true>},
+                    {2, norm_kernel<2, false>, norm_kernel<2, true>},
+                    {4, norm_kernel<4, false>, norm_kernel<4, true>},
+                    {8, norm_kernel<8, false>, norm_kernel<8, true>}};
+
+enum { NORM_SHARED_BYTES = 2 * ROW_WARPS * sizeof(float) };
 
 static void launch_norm(struct backend_cuda *be, const char *what, const struct norm_args *args,
                         int n_blocks)
@@ -171,8 +247,10 @@ static void launch_norm(struct backend_cuda *be, const char *what, const struct 
     if (n_blocks == 0) return;
     for (const auto &candidate : norm_kernels) {
         if (args->dim > 4 * ROW_THREADS * candidate.chunks) continue;
-        cuda_launch(be, what, candidate.kernel, dim3(static_cast<unsigned>(n_blocks)),
-                    dim3(ROW_THREADS), ROW_WARPS * sizeof(float), *args);
+        cuda_launch(
+            be, what,
+            args->post_weight || args->post_scale != 0 ? candidate.changed : candidate.kernel,
+            dim3(static_cast<unsigned>(n_blocks)), dim3(ROW_THREADS), NORM_SHARED_BYTES, *args);
         return;
     }
     cuda_note(be, cudaErrorInvalidValue, "a model width over 16384 in a norm");
@@ -219,19 +297,21 @@ void cuda_residual_norm(struct backend *be, const struct residual_norm *r)
     args.eps = r->eps;
     args.dim = r->dim;
     args.h = r->h;
+    args.post_weight = r->post_weight;
+    args.post_scale = r->scale;
     launch_norm(cuda, "residual_norm", &args, cuda_rows(cuda, r->n));
 }
 
 enum { COPY_THREADS = 256 };
 
-/* to[n] = from[n], float4s. */
+/* to[n] = from[n] * scale, float4s. */
 static __global__ void __launch_bounds__(COPY_THREADS)
-    copy_kernel(const float4 *from, float4 *to, unsigned n)
+    copy_kernel(const float4 *from, float scale, float4 *to, unsigned n)
 {
     unsigned i = blockIdx.x * COPY_THREADS + threadIdx.x;
     float4 value = make_float4(0, 0, 0, 0);
     grid_dependency_launch();
-    if (i < n) value = from[i];
+    if (i < n) value = scale4(from[i], scale);
     grid_dependency_wait();
     if (i < n) to[i] = value;
 }
@@ -243,20 +323,47 @@ void cuda_embed(struct backend *be, const struct backend_step *step, float *x)
     struct backend_cuda *cuda = backend_cuda_of(be);
     unsigned n = static_cast<unsigned>(cuda_rows(cuda, step->n)) *
                  static_cast<unsigned>(step->embedding->n_cols / 4);
+    float scale = step->embedding_scale != 0 ? step->embedding_scale : 1;
     if (n == 0) return;
     if (!step->embedding->data) {
-        cuda_embed_synthetic(cuda, step->embedding, step->n, x);
+        cuda_embed_synthetic(cuda, step->embedding, step->n, scale, x);
         return;
     }
     cuda_launch(cuda, "embed", copy_kernel, dim3((n + COPY_THREADS - 1) / COPY_THREADS),
                 dim3(COPY_THREADS), 0, reinterpret_cast<const float4 *>(cuda->inputs.embedding),
-                reinterpret_cast<float4 *>(x), n);
+                scale, reinterpret_cast<float4 *>(x), n);
+}
+
+/* x[n] *= factor, or with a softcap x = softcap * tanh(x * factor). */
+static __global__ void __launch_bounds__(COPY_THREADS)
+    adjust_kernel(float *x, size_t n, float factor, float softcap)
+{
+    size_t i = static_cast<size_t>(blockIdx.x) * COPY_THREADS + threadIdx.x;
+    grid_dependency_launch();
+    grid_dependency_wait();
+    if (i >= n) return;
+    x[i] = softcap == 0 ? x[i] * factor : softcap * device_tanh(x[i] * factor);
+}
+
+void cuda_adjust_logits(struct backend *be, float *logits, size_t stride, int n, float scale,
+                        float softcap)
+{
+    struct backend_cuda *cuda = backend_cuda_of(be);
+    size_t count = static_cast<size_t>(cuda_rows(cuda, n)) * stride;
+    float factor = scale != 0 ? scale : 1;
+    if (count == 0) return;
+    if (softcap != 0) factor /= softcap;
+    cuda_launch(cuda, "adjust_logits", adjust_kernel,
+                dim3(static_cast<unsigned>((count + COPY_THREADS - 1) / COPY_THREADS)),
+                dim3(COPY_THREADS), 0, logits, count, factor, softcap);
 }
 
 void cuda_rows_prepare(struct backend_cuda *be)
 {
     for (const auto &candidate : norm_kernels) {
-        cuda_prepare(be, candidate.kernel, ROW_WARPS * sizeof(float));
+        cuda_prepare(be, candidate.kernel, NORM_SHARED_BYTES);
+        cuda_prepare(be, candidate.changed, NORM_SHARED_BYTES);
     }
     cuda_prepare(be, copy_kernel, 0);
+    cuda_prepare(be, adjust_kernel, 0);
 }

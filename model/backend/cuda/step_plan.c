@@ -60,11 +60,17 @@ static bool has_embedding_rows(const struct backend_step *step)
     return step->embedding->data != NULL;
 }
 
+/* Cosines of a row. */
+static int angles_of(const struct backend_step *step)
+{
+    return step->n_ropes * (step->shape->head_dim / 2);
+}
+
 void step_plan_init(struct step_plan *plan, const struct backend_step *step)
 {
     *plan = (struct step_plan){0};
     size_of_step(&plan->size, step);
-    size_t n = (size_t)plan->size.n_rows, half = (size_t)step->shape->head_dim / 2;
+    size_t n = (size_t)plan->size.n_rows, width = (size_t)angles_of(step);
     int group = group_heads(step->shape), n_blocks = 0;
     size_t tiles = (size_t)((group + STEP_TILE_QUERIES - 1) / STEP_TILE_QUERIES);
     for (int i = 0; i < step->n_lanes; i++) {
@@ -81,8 +87,9 @@ void step_plan_init(struct step_plan *plan, const struct backend_step *step)
     plan->wanted = reserve(plan, (size_t)plan->size.n_wanted, sizeof(int32_t));
     plan->tiles = reserve(plan, n * tiles, sizeof(struct step_tile));
     plan->copies = reserve(plan, (size_t)plan->size.n_copies, sizeof(struct step_copy));
-    plan->cos = reserve(plan, n * half, sizeof(float));
-    plan->sin = reserve(plan, n * half, sizeof(float));
+    plan->cos = reserve(plan, n * width, sizeof(float));
+    plan->sin = reserve(plan, n * width, sizeof(float));
+    plan->query_scale = reserve(plan, step->query_scale ? n : 0, sizeof(float));
     plan->embedding = reserve(
         plan, has_embedding_rows(step) ? n * (size_t)step->embedding->n_cols : 0, sizeof(float));
     plan->blocks = reserve(plan, (size_t)n_blocks, sizeof(int32_t));
@@ -207,14 +214,15 @@ int step_plan_write(const struct step_plan *plan, const struct backend_step *ste
 {
     const struct writer w = {plan, step, inputs};
     int32_t *wanted = input_at(&w, plan->wanted), *counts = input_at(&w, plan->counts);
-    int half = step->shape->head_dim / 2, n_runs = write_lanes(&w);
+    int n_runs = write_lanes(&w);
     int n_tiles = write_tiles(&w, n_runs);
     write_copies(&w);
     for (int i = 0; i < plan->size.n_wanted; i++) {
         wanted[i] = i < step->n_rows ? step->rows[i] : 0;
     }
-    write_rows(&w, plan->cos, step->cos, half);
-    write_rows(&w, plan->sin, step->sin, half);
+    write_rows(&w, plan->cos, step->cos, angles_of(step));
+    write_rows(&w, plan->sin, step->sin, angles_of(step));
+    if (step->query_scale) write_rows(&w, plan->query_scale, step->query_scale, 1);
     if (has_embedding_rows(step)) write_embedding(&w);
     counts[STEP_COUNT_ROWS] = step->n;
     counts[STEP_COUNT_WANTED] = step->n_rows;

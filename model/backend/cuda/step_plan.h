@@ -67,7 +67,8 @@ struct step_plan {
     size_t wanted;   /* int32 [size.n_wanted]: 0 for padding */
     size_t tiles;    /* struct step_tile [size.n_rows * ceil(G / 16)], G query heads of a kv head */
     size_t copies;   /* struct step_copy [size.n_copies] */
-    size_t cos, sin; /* float [size.n_rows][E / 2] */
+    size_t cos, sin; /* float [size.n_rows][n_ropes][E / 2] */
+    size_t query_scale; /* float [size.n_rows]; absent without such scales */
     size_t embedding; /* float [size.n_rows][D]: zeros for padding; absent for a synthetic table */
     size_t blocks;    /* int32: the lanes' block tables as far as their positions reach */
     size_t bytes;     /* of all inputs together */

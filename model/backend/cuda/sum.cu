@@ -7,6 +7,7 @@
  *                      four ranks on that moves half the bytes
  *   host memory        for ranks that share a GPU, through whatever communicator there is
  * NCCL's own all-reduce is an option, with another order. */
+#include "base/limits.h"
 #include "model/backend/cuda/device.cuh"
 #include "model/backend/cuda/internal.cuh"
 
@@ -40,22 +41,52 @@ static __global__ void __launch_bounds__(ADD_THREADS)
     out[i] = part[0];
 }
 
+/* As add_parts_kernel, in floats and for any number of parts. */
+static __global__ void __launch_bounds__(ADD_THREADS)
+    add_floats_kernel(const float *parts, size_t stride, int n_parts, float *out, unsigned n)
+{
+    unsigned i = blockIdx.x * ADD_THREADS + threadIdx.x;
+    float part[SLICES_MAX];
+    grid_dependency_launch();
+    grid_dependency_wait();
+    if (i >= n) return;
+#pragma unroll
+    for (int p = 0; p < SLICES_MAX; p++) {
+        if (p < n_parts) part[p] = parts[static_cast<size_t>(p) * stride + i];
+    }
+#pragma unroll
+    for (int distance = 1; distance < SLICES_MAX; distance *= 2) {
+#pragma unroll
+        for (int p = 0; p + distance < SLICES_MAX; p += 2 * distance) {
+            if (p + distance < n_parts) part[p] += part[p + distance];
+        }
+    }
+    out[i] = part[0];
+}
+
 static void (*const add_kernels[])(const float4 *, size_t, float4 *, unsigned) = {
     add_parts_kernel<2>, add_parts_kernel<4>, add_parts_kernel<8>};
 
-/* out[n] = the tree's sum of n_parts parts of n floats, `stride` floats apart; n % 4 == 0. */
+/* out[n] = the tree's sum of n_parts parts of n floats, `stride` floats apart. */
 static void add_parts(struct backend_cuda *be, const float *parts, size_t stride, int n_parts,
                       float *out, size_t n)
 {
     unsigned count = static_cast<unsigned>(n / 4);
     int kernel = n_parts == 2 ? 0 : n_parts == 4 ? 1 : 2;
-    if (count == 0) return;
+    if (n == 0) return;
+    if (n % 4 != 0 || stride % 4 != 0) {
+        count = static_cast<unsigned>(n);
+        cuda_launch(be, "tree_sum", add_floats_kernel,
+                    dim3((count + ADD_THREADS - 1) / ADD_THREADS), dim3(ADD_THREADS), 0, parts,
+                    stride, n_parts, out, count);
+        return;
+    }
     cuda_launch(be, "tree_sum", add_kernels[kernel], dim3((count + ADD_THREADS - 1) / ADD_THREADS),
                 dim3(ADD_THREADS), 0, reinterpret_cast<const float4 *>(parts), stride / 4,
                 reinterpret_cast<float4 *>(out), count);
 }
 
-/* data[n] += other[n]. */
+/* data[n] += other[n], in float4s: sums that are swapped are large, and so multiples of 4. */
 static __global__ void __launch_bounds__(ADD_THREADS)
     add_pair_kernel(float4 *data, const float4 *other, unsigned n)
 {
@@ -80,6 +111,7 @@ void cuda_sum_prepare(struct backend_cuda *be)
     for (auto kernel : add_kernels) {
         cuda_prepare(be, kernel, 0);
     }
+    cuda_prepare(be, add_floats_kernel, 0);
     cuda_prepare(be, add_pair_kernel, 0);
 }
 

@@ -129,8 +129,10 @@ void cuda_fill_synthetic(struct backend_cuda *be, const struct matrix_source *so
                 dim3(FILL_THREADS), 0, rows, first_slot, staging);
 }
 
-/* x[row][k .. k + 8) = row tokens[row] of the table: row = blockIdx.y, a thread for each 8 k. */
-static __global__ void embed_synthetic(struct synthetic_part table, const int32_t *tokens, float *x)
+/* x[row][k .. k + 8) = row tokens[row] of the table, times the scale: row = blockIdx.y, a thread for
+ * each 8 k. */
+static __global__ void embed_synthetic(struct synthetic_part table, const int32_t *tokens,
+                                       float scale, float *x)
 {
     int k = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * UNIT;
     uint32_t pairs[4] = {0, 0, 0, 0};
@@ -146,12 +148,13 @@ static __global__ void embed_synthetic(struct synthetic_part table, const int32_
     float *out = x + static_cast<size_t>(blockIdx.y) * static_cast<size_t>(table.tensor_cols) + k;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        out[2 * i] = bf16_to_float(weight_element(&table, pairs[i] & 0xffffu));
-        out[2 * i + 1] = bf16_to_float(weight_element(&table, pairs[i] >> 16));
+        out[2 * i] = scale * bf16_to_float(weight_element(&table, pairs[i] & 0xffffu));
+        out[2 * i + 1] = scale * bf16_to_float(weight_element(&table, pairs[i] >> 16));
     }
 }
 
-void cuda_embed_synthetic(struct backend_cuda *be, const struct weight *table, int n, float *x)
+void cuda_embed_synthetic(struct backend_cuda *be, const struct weight *table, int n, float scale,
+                          float *x)
 {
     struct synthetic_part part = {};
     unsigned blocks = (unsigned)(table->n_cols / UNIT + FILL_THREADS - 1) / FILL_THREADS;
@@ -160,7 +163,7 @@ void cuda_embed_synthetic(struct backend_cuda *be, const struct weight *table, i
     part.step = table->scale * (3.46410162f / 65536.0f);
     part.tensor_cols = table->n_cols;
     cuda_launch(be, "embed", embed_synthetic, dim3(blocks, (unsigned)cuda_rows(be, n)),
-                dim3(FILL_THREADS), 0, part, be->inputs.tokens, x);
+                dim3(FILL_THREADS), 0, part, be->inputs.tokens, scale, x);
 }
 
 void cuda_synthetic_prepare(struct backend_cuda *be)
