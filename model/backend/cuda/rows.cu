@@ -202,7 +202,8 @@ static __device__ __forceinline__ void load_weight(const struct norm_args *args,
     }
 }
 
-/* CHANGED: sums are normed or scaled before they are added. CHUNKS: the float4s of a thread; dim <= 4 ROW_THREADS CHUNKS. */
+/* CHUNKS: the float4s of a thread; dim <= 4 ROW_THREADS CHUNKS. CHANGED: sums are normed or scaled
+ * before they are added. */
 template <int CHUNKS, bool CHANGED>
 static __global__ void __launch_bounds__(ROW_THREADS) norm_kernel(norm_args args)
 {

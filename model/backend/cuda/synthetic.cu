@@ -129,8 +129,8 @@ void cuda_fill_synthetic(struct backend_cuda *be, const struct matrix_source *so
                 dim3(FILL_THREADS), 0, rows, first_slot, staging);
 }
 
-/* x[row][k .. k + 8) = row tokens[row] of the table, times the scale: row = blockIdx.y, a thread for
- * each 8 k. */
+/* x[row][k .. k + 8) = scale * row tokens[row] of the table: row = blockIdx.y, a thread for each
+ * 8 k. */
 static __global__ void embed_synthetic(struct synthetic_part table, const int32_t *tokens,
                                        float scale, float *x)
 {
