@@ -81,6 +81,8 @@ struct cpu_matmul {
 struct cpu_matrix_ops {
     const char *packed_form; /* its name and version: another layout, another name */
     int block_columns;       /* of a packed block, which is a unit of work */
+    /* Sets the sections of a matrix and what it has with them; NULL: matrices have none. */
+    void (*divide)(struct matrix *m, const struct matrix_source *source);
     size_t (*bytes)(const struct matrix *m);
     pack_fn *fill; /* arg: struct cpu_fill */
     /* Sets job->n, the number of rows that are multiplied at once (n_left rows remain), and
@@ -131,8 +133,6 @@ void cpu_bf16_multiply(const struct cpu_matmul *job, int i, const struct matrix_
 
 /* matrix_blocks.c */
 extern const struct cpu_matrix_ops cpu_matrix_blocks_ops;
-/* Sets the sections of a matrix of WEIGHTS_BLOCKS. */
-void cpu_matrix_sections(struct matrix *m, const struct matrix_source *source);
 
 /* matrix_quant.c */
 extern const struct cpu_matrix_ops cpu_matrix_int8, cpu_matrix_int4;

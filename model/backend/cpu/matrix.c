@@ -46,7 +46,7 @@ int cpu_matrix_open(struct backend *be, struct matrix *m, const struct matrix_so
     for (int i = 0; i < source->n_parts; i++) {
         m->n_out += source->parts[i].n_rows;
     }
-    if (m->form == WEIGHTS_BLOCKS) cpu_matrix_sections(m, source);
+    if (cpu->matrix->divide) cpu->matrix->divide(m, source);
     m->bytes = cpu->matrix->bytes(m);
     const struct cpu_fill fill = {m, source};
     const struct pack_request request = {.form = cpu->matrix->packed_form,

@@ -21,7 +21,7 @@ static int section_blocks(const struct matrix_section *section)
     return (section->n_out + KERNEL_COLUMNS - 1) / KERNEL_COLUMNS;
 }
 
-void cpu_matrix_sections(struct matrix *m, const struct matrix_source *source)
+static void blocks_divide(struct matrix *m, const struct matrix_source *source)
 {
     struct matrix_section *last = NULL;
     int column = 0;
@@ -141,6 +141,7 @@ static void blocks_multiply(const struct cpu_matmul *job, int i, int first_block
 const struct cpu_matrix_ops cpu_matrix_blocks_ops = {
     .packed_form = "blocks-1",
     .block_columns = KERNEL_COLUMNS,
+    .divide = blocks_divide,
     .bytes = blocks_bytes,
     .fill = blocks_fill,
     .begin_batch = blocks_begin_batch,
