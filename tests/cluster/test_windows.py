@@ -2,7 +2,8 @@
 # ctest: labels=full libs=worker beside=yes timeout=900
 """Models with sliding windows: their texts, far longer than the window, are those of one rank that
 decodes plainly, with guesses in chains and trees, in company, with beginnings shared and places
-lost. Where all layers have a window a text holds only the blocks that it still sees.
+lost. Where all layers have a window a text holds only the blocks that it still sees. So are the
+texts of models with factors and without rotation in some layers.
 
 Usage: test_windows.py BUILD_FOLDER
 """
@@ -12,7 +13,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from generations import DRAFT, TARGET, GenerationCluster, Report, golden_prompts, order
-from windowed_model import write_mixed, write_windowed
+from windowed_model import write_mixed, write_scaled, write_unrotated, write_windowed
 
 N_TOKENS = 200
 IN_COMPANY = 10
@@ -110,10 +111,18 @@ def mixed(build, report, folder):
         report.check(lost > 0, f"{lost} times a text lost its place and was read again")
 
 
+def families(build, report, folder):
+    """Factors of a Granite, with a draft of another family."""
+    world = World(build, report, "factors", write_scaled(os.path.join(folder, "scaled"), TARGET),
+                  write_unrotated(os.path.join(folder, "unrotated"), DRAFT))
+    with world.cluster(4096, n_ranks=2, flags=TREES) as cluster:
+        world.compare(cluster, "trees", 5)
+
+
 def main():
     report = Report()
     with tempfile.TemporaryDirectory(prefix="outrider-") as folder:
-        for part in (all_layers, narrow, mixed):
+        for part in (all_layers, narrow, mixed, families):
             part(sys.argv[1], report, folder)
     return report.status()
 

@@ -1,4 +1,5 @@
-"""Model folders with the weights of a Llama model and sliding windows, which change its texts."""
+"""Model folders with the weights of a Llama model that other families compute with in another way:
+sliding windows, factors, layers without rotation. They change its texts."""
 import json
 import os
 import struct
@@ -23,6 +24,25 @@ def write_windowed(folder, like, window):
     config = _link_all(folder, like)
     config.update(architectures=["MistralForCausalLM"], model_type="mistral",
                   sliding_window=window)
+    _write_json(folder, "config.json", config)
+    return folder
+
+
+def write_scaled(folder, like):
+    """Factors near those that a Llama has: a Granite."""
+    config = _link_all(folder, like)
+    config.update(architectures=["GraniteForCausalLM"], model_type="granite",
+                  attention_multiplier=0.9 * config["head_dim"] ** -0.5, residual_multiplier=0.97,
+                  embedding_multiplier=1.1, logits_scaling=1.25)
+    _write_json(folder, "config.json", config)
+    return folder
+
+
+def write_unrotated(folder, like):
+    """The last layer has no rotation: a SmolLM3."""
+    config = _link_all(folder, like)
+    config.update(architectures=["SmolLM3ForCausalLM"], model_type="smollm3",
+                  no_rope_layers=[1] * (config["num_hidden_layers"] - 1) + [0])
     _write_json(folder, "config.json", config)
     return folder
 
