@@ -15,7 +15,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from cluster import Cluster, SOURCE, descendants, is_alive, run_all, wait_until
+from cluster import Cluster, SOURCE, bound, descendants, is_alive, run_all, wait_until
 from terminal import Terminal
 
 PROMPTS = [
@@ -375,11 +375,11 @@ def test_coordinator_that_dies_ends_it(cluster):
             assert process.poll() is None
             os.kill(other.coordinator.pid, signal.SIGKILL)
             start = time.monotonic()
-            out, errors = process.communicate(timeout=10)
+            out, errors = process.communicate(timeout=bound(10))
         finally:
             process.kill()
             process.wait()
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < bound(5)
         assert process.returncode == 1 and "is not available" in errors, errors
         assert "1 of 1 requests failed" in errors, (out, errors)
 
@@ -413,7 +413,7 @@ def ends_all(cluster, bench, signal_number):
         family = descendants(process.pid)
         assert len(family) >= 5, family  # run, mpirun, two ranks, coordinator
         process.send_signal(signal_number)
-        process.communicate(timeout=10)
+        process.communicate(timeout=bound(10))
         wait_until(lambda: not any(is_alive(pid) for pid in family), 5, "all are gone")
     finally:
         process.kill()

@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(SOURCE, "tests/support"))
 import pypi
 pypi.enter(os.path.abspath(sys.argv[1]), "kubernetes.txt")
 import kubernetes_schema
-from cluster import descendants, is_alive, run_all, wait_until
+from cluster import bound, descendants, is_alive, run_all, wait_until
 
 EXPERIMENTS = os.path.join(SOURCE, "deploy", "experiments")
 TINY = """
@@ -140,7 +140,7 @@ def test_sigterm_ends_all(cluster):
         finally:
             process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 143
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < bound(10)
         wait_until(lambda: not any(map(is_alive, family)), 5, "all have ended")
 
 

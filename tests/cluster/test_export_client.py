@@ -17,7 +17,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from cluster import SOURCE, TALES
+from cluster import SOURCE, TALES, bound
 
 BUILD = sys.argv.pop(1) if len(sys.argv) > 1 else os.path.join(SOURCE, "build", "release")
 TARGET = os.path.join(TALES, "target")
@@ -230,7 +230,7 @@ class Export(unittest.TestCase):
             [os.path.join(BUILD, "bin", "outrider"), "export", LARGE, self.folder],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
         self.addCleanup(process.kill)
-        end = time.monotonic() + 30
+        end = time.monotonic() + bound(30)
         while not (os.path.isdir(self.folder) and os.listdir(self.folder)):
             if process.poll() is not None:
                 self.assertIn("GB free", process.communicate()[1])

@@ -2,6 +2,7 @@
 # ctest: labels=full libs=client beside=yes timeout=600
 """Clients that leave, wait too long or are too many, and peers that do not speak our protocol:
 after each case the next client gets the right text."""
+import json
 import os
 import random
 import select
@@ -12,7 +13,7 @@ import time
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from cluster import descendants
+from cluster import bound, descendants, wait_until
 from far_cluster import FarRanks
 from http2_raw import PREFACE, call, frame
 from fault_util import PATIENCE, PROMPT, SLOW_STEPS, FaultTest, Stream, World, cpu_seconds, main
@@ -69,13 +70,16 @@ class ClientTest(FaultTest):
         self.assertTrue(self.world.coordinator.is_alive() and self.world.workers.is_alive())
         self.check_logs(self.world)
 
-    def settle(self):
-        """Long enough for a request to reach the queue."""
-        time.sleep(0.4 * PATIENCE)
+    def settle(self, n_waiting):
+        """Until so many requests are in the queue."""
+        def look():
+            load = json.loads(self.world.outrider("describe", "--json").stdout)["load"]
+            return load["waiting"] == n_waiting
+        wait_until(look, 10 * PATIENCE, f"{n_waiting} wait")
 
     def check_served(self, stream, seconds):
         began = time.monotonic()
-        output, errors = stream.process.communicate(timeout=10 * PATIENCE)
+        output, errors = stream.process.communicate(timeout=bound(10 * PATIENCE))
         self.within(seconds, began)
         self.assertEqual(stream.process.returncode, 0, errors)
         self.assertGreater(len(output), 0)
@@ -102,14 +106,14 @@ class FarClientTest(ClientTest):
 class Leaving(FarClientTest):
     def test_client_is_killed_in_mid_stream(self):
         first, second = self.stream(), self.short()
-        self.settle()
+        self.settle(1)
         self.assertTrue(second.is_running())
         first.kill()
         self.check_served_early(second, 2, first)
 
     def test_client_is_interrupted_in_mid_stream(self):
         first, second = self.stream(), self.short()
-        self.settle()
+        self.settle(1)
         status, errors = first.kill(signal.SIGINT)
         self.assertEqual((status, errors), (130, "outrider: interrupted\n"))
         self.check_served_early(second, 2, first)
@@ -124,9 +128,9 @@ class Leaving(FarClientTest):
 
     def test_one_of_those_who_wait_leaves(self):
         first, others = self.stream(), [self.short() for _ in range(3)]
-        self.settle()
+        self.settle(3)
         others[1].kill()
-        self.settle()
+        self.settle(2)
         self.assertTrue(others[0].is_running() and others[2].is_running())
         first.kill()
         self.check_served_early(others[0], 2, first)
@@ -150,21 +154,20 @@ class FullQueue(FarClientTest):
 
     def test_one_too_many(self):
         first, second = self.stream(), self.short()
-        self.settle()
-        began = time.monotonic()
+        self.settle(1)
         done = self.world.outrider("generate", PROMPT, "-n", "4")
-        self.within(1, began)
+        self.assertTrue(first.is_running() and second.is_running(), "it did not wait for them")
         self.check_failure(done.returncode, done.stderr, "too many requests are waiting")
         first.kill()
         self.check_served_early(second, 2, first)
 
     def test_who_has_left_the_queue_takes_no_place(self):
         first, second = self.stream(), self.short()
-        self.settle()
+        self.settle(1)
         second.kill()
-        self.settle()
+        self.settle(0)
         third = self.short()
-        self.settle()
+        self.settle(1)
         self.assertTrue(third.is_running(), third.process.stderr)
         first.kill()
         self.check_served_early(third, 2, first)
@@ -235,7 +238,7 @@ class Garbage(ClientTest):
         host, _, port = self.world.worker_addresses[0].rpartition(":")
         with socket.create_connection((host, int(port)), 5) as peer:
             peer.sendall(call(DESCRIBE, b""))
-            answer, end = b"", time.monotonic() + 5 * PATIENCE
+            answer, end = b"", time.monotonic() + bound(5 * PATIENCE)
             while b"LlamaForCausalLM" not in answer and time.monotonic() < end:
                 if select.select([peer], [], [], 0.1)[0]:
                     answer += peer.recv(65536)

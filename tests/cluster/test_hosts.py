@@ -15,7 +15,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 import parallel_cases
-from cluster import SOURCE, TALES, Cluster, is_sanitized, wait_until
+from cluster import SOURCE, TALES, Cluster, bound, is_sanitized, wait_until
 from hosts import DATA_NETWORK, Hosts, skip_unless_supported
 
 BUILD = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
@@ -168,7 +168,7 @@ class Text(unittest.TestCase):
         self.assertFalse(world.is_serving())
         took = time.monotonic() - start
         print(f"not serving {took:.1f} s after the cut", flush=True)
-        self.assertLessEqual(took, CLEAR_SECONDS)
+        self.assertLessEqual(took, bound(CLEAR_SECONDS))
         self.assertRegex(world.state()["state"], "lost rank|not there|not available")
 
     def heal(self, world, greedy):
@@ -183,7 +183,7 @@ class Text(unittest.TestCase):
         start = time.monotonic()
         world.group.process.send_signal(signal.SIGTERM)
         self.assertEqual(world.group.wait(10), 143)
-        self.assertLess(time.monotonic() - start, 3 * CLEAR_SECONDS / 5)
+        self.assertLess(time.monotonic() - start, bound(CLEAR_SECONDS))
         on_node2 = world.hosts.run(1, "ss", "-Htln", "sport", "=", "7072")
         self.assertEqual(on_node2.stdout, "", "a rank still listens")
         self.assertNotIn("lost", world.group.log().rpartition("Forwarding")[2])

@@ -19,6 +19,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from cluster import bound
 from http_program import Server, read_all
 
 BODY_BYTES_MAX = 1 << 20
@@ -71,13 +72,12 @@ class Answers(unittest.TestCase):
 
     def test_stream_comes_as_it_is_made(self):
         connection = http.client.HTTPConnection(*self.server.at, timeout=30)
-        connection.request("GET", "/stream?n=5&ms=100")
+        connection.request("GET", "/stream?n=200&ms=100")  # 20 s
         answer = connection.getresponse()
         begin = time.monotonic()
         answer.fp.readline()
         answer.readline()
-        self.assertLess(time.monotonic() - begin, 0.35)
-        answer.read()
+        self.assertLess(time.monotonic() - begin, 18)
         connection.close()
 
     def test_connection_is_kept(self):
@@ -173,7 +173,7 @@ class Answers(unittest.TestCase):
             with self.server.connect() as connection:
                 connection.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n"
                                    b"\r\n" + b"x" * 900000)
-        end = time.monotonic() + 5
+        end = time.monotonic() + bound(5)
         while self.server.get("/held")[1] != b"1\n":
             self.assertLess(time.monotonic(), end)
             time.sleep(0.01)
@@ -325,13 +325,13 @@ class Leaving(unittest.TestCase):
                         pass
                     except ConnectionError:
                         break
-                    self.assertLess(time.monotonic() - begin, 10)
+                    self.assertLess(time.monotonic() - begin, bound(10))
                 silent.settimeout(10)
                 self.assertEqual(silent.recv(10), b"")
             self.assertEqual(server.get("/echo", b"x"), (200, b"x"))
 
     def test_slow_readers_have_a_time_limit_of_their_own(self):
-        with Server("1,6") as server:
+        with Server("1,60") as server:
             with slow_reader(server, f"/big?n={BIG_BYTES}") as connection:
                 time.sleep(3)  # three times what a request may take
                 text = b""
@@ -339,10 +339,10 @@ class Leaving(unittest.TestCase):
                     part = connection.recv(1 << 20)
                     self.assertTrue(part, len(text))
                     text += part
-                connection.settimeout(4)  # the next request has the first limit again
+                connection.settimeout(50)  # the next request has the first limit again
                 begin = time.monotonic()
                 self.assertEqual(connection.recv(10), b"")
-                self.assertLess(time.monotonic() - begin, 3)
+                self.assertLess(time.monotonic() - begin, 50)
 
     def test_readers_that_pause_too_long_are_cut(self):
         with Server("1,2") as server:
@@ -377,7 +377,7 @@ class Leaving(unittest.TestCase):
             server.wait_for(lambda live, _: live == 10, 5)
             begin = time.monotonic()
             server.stop()
-            self.assertLess(time.monotonic() - begin, 5)
+            self.assertLess(time.monotonic() - begin, bound(5))
             for connection in streams:
                 connection.close()
 

@@ -39,6 +39,7 @@ MPI_ENVIRONMENT = {
 }
 LOG_TAIL_LINES = 30
 SLOWEST = 4.0
+LEAST_S = 15.0
 # Many clusters run on this machine, and most tests do not ask over HTTP.
 os.environ.setdefault("OUTRIDER_HTTP", "off")
 # A test that hangs says where, shortly before ctest ends it, or when it is asked.
@@ -111,15 +112,21 @@ def descendants(pid):
 
 def slowness():
     """How many times as long as on a quiet machine something may take: what OUTRIDER_TEST_SLOW says
-    or, where more processes than cores want to run, as many times as there are more of them; never
-    more than SLOWEST, because a bound that grows without end cannot fail."""
+    or, where more processes than cores want to run, now or in the last minute, as many times as
+    there are more of them; never more than SLOWEST, because a bound that grows without end cannot
+    fail."""
+    with open("/proc/loadavg", encoding="ascii") as file:
+        fields = file.read().split()
+    load = max(float(fields[0]), int(fields[3].partition("/")[0]) - 1)  # without this process
     return min(SLOWEST, max(1.0, float(os.environ.get("OUTRIDER_TEST_SLOW", 1)),
-                            os.getloadavg()[0] / (os.cpu_count() or 1)))
+                            load / (os.cpu_count() or 1)))
 
 
 def bound(seconds):
-    """The seconds that something may take which takes fewer than these on a quiet machine."""
-    return seconds * slowness()
+    """The seconds that something may take which takes fewer than these on a quiet machine. They are
+    never fewer than LEAST_S, because a machine that others use, too, holds up a process for seconds
+    that no figure foretells: what must come before something else is to be compared with that."""
+    return max(LEAST_S, seconds) * slowness()
 
 
 def wait_until(condition, timeout, what):
@@ -131,7 +138,7 @@ def wait_until(condition, timeout, what):
         if value:
             return value
         waited = time.monotonic() - start
-        if waited > timeout * slowness():
+        if waited > bound(timeout):
             raise ClusterError(f"waited {waited:.1f} s in vain until {what}")
         time.sleep(0.05)
 
@@ -161,7 +168,7 @@ class Program:
 
     def wait(self, timeout):
         """The exit status (negative: the signal)."""
-        timeout *= slowness()
+        timeout = bound(timeout)
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -173,14 +180,14 @@ class Program:
         if self.is_alive():
             self.process.terminate()
             try:
-                self.process.wait(timeout * slowness())
+                self.process.wait(bound(timeout))
             except subprocess.TimeoutExpired:
                 family = descendants(self.pid) or family
                 self.process.kill()
         for pid in family:
             if is_alive(pid) and self._is_ours(pid):
                 os.kill(pid, signal.SIGKILL)
-        status = self.process.wait(5 * slowness())
+        status = self.process.wait(bound(5))
         wait_until(lambda: not any(is_alive(pid) and self._is_ours(pid) for pid in family), 5,
                    f"the children of {self.name} are gone")
         return status
@@ -363,7 +370,7 @@ class Cluster:
 
     def outrider(self, *args, stdin=None, timeout=60, environment=None):
         """Runs the client to its end; stdin is text or None for no input. Texts are decoded."""
-        timeout *= slowness()
+        timeout = bound(timeout)
         try:
             return subprocess.run(
                 self.command(*args),

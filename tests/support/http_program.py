@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+from cluster import bound
+
 PROGRAM = os.path.join(sys.argv[1], "tests", "prog_http")
 
 
@@ -62,7 +64,7 @@ class Server:
         return tuple(map(int, self.get("/stats")[1].split()))
 
     def wait_for(self, what, within_s):
-        end = time.monotonic() + within_s
+        end = time.monotonic() + bound(within_s)
         while not what(*self.stats()):
             if time.monotonic() > end:
                 raise AssertionError(f"after {within_s} s: {self.stats()}")
