@@ -75,10 +75,9 @@ def test_a_tiny_sweep(cluster):
         for row in rows: # the best of three, because others use these cores
             key, us = (row["T"], row["options"], row["K"]), float(row["round_us"])
             by_delay[key] = min(us, by_delay.get(key, us))
-        for t in "12":
-            for k in "02":
-                slower = by_delay[t, "delay=2", k] - by_delay[t, "delay=0", k]
-                assert slower > 2000, by_delay # 4 ms, less what is noise on a busy machine
+        # The link alone takes 4 ms; on a quiet machine a round without it takes less.
+        assert all(us > 3900 for (_, delay, _), us in by_delay.items() if delay == "delay=2"), \
+            by_delay
         plan = rows_of(os.path.join(folder, "tiny-plan.csv"))
         assert len(plan) == 8 and {(row["T"], row["delay"], row["K"]) for row in plan} == \
             {(t, d, k) for t in "12" for d in "02" for k in "02"}, plan

@@ -190,7 +190,7 @@ class Text(unittest.TestCase):
 
     def check_drain(self, world, text):
         """SIGTERM for the script, which mpirun passes on to the ranks of both hosts as SIGUSR1."""
-        world.group = world.start_group("drained")
+        world.group = world.start_group("drained", "--drain-timeout", "60")
         wait_until(world.is_serving, START_SECONDS, "another group serves")
         world.hosts.delay(0.001) # so that the text takes seconds
         busy = world.hosts.popen(2, f"{BIN}/outrider", "generate", *GREEDY, *LONG, "-n",

@@ -6,6 +6,7 @@ Usage: test_mpirun_one.py BUILD_FOLDER
 """
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -186,9 +187,16 @@ class Group(Fixture):
         coordinator.wait(STOP_SECONDS)
 
     @staticmethod
-    def memory_files():
+    def memory_of(script):
+        """The folders of a script's ranks for shared memory; other tests have ranks, too."""
         return {name for name in os.listdir("/dev/shm")
-                if name.startswith(("vader_segment", "outrider-mpirun"))}
+                if name.startswith(f"outrider-mpirun.{script.pid}.")}
+
+    @staticmethod
+    def segments_of(pid):
+        """The names below /dev/shm of what a rank shares with others."""
+        with open(f"/proc/{pid}/maps", encoding="ascii") as file:
+            return set(re.findall(r"/dev/shm/(\S*vader_segment)", file.read()))
 
     def test_a_killed_mpirun_leaves_no_files(self):
         """Neither its session's nor the ranks' shared memory; and what a script left that was
@@ -197,13 +205,12 @@ class Group(Fixture):
         old = os.path.join(files, "outrider-mpirun.1.1.s")
         os.makedirs(old)
         os.utime(old, (0, 0))
-        before = self.memory_files()
         group = self.start("group", "env", f"TMPDIR={files}", f"RUNTIME_DIRECTORY={self.folder}",
                            os.path.join(SCRIPTS, "group"), "--build", BUILD, "-T", "2", "--model",
                            os.path.join(TALES, "target"))
         ranks_at = [f"unix:{self.folder}/worker.{rank}" for rank in range(2)]
         for _ in range(2):
-            wait_until(lambda: self.memory_files() - before and len(self.ranks(group)) == 2 and
+            wait_until(lambda: self.memory_of(group) and len(self.ranks(group)) == 2 and
                        all(self.client("health", "-a", address).returncode == 0
                            for address in ranks_at), START_SECONDS, "the group serves")
             self.assertIn("--target " + ",".join(ranks_at), group.log())
@@ -211,7 +218,10 @@ class Group(Fixture):
             self.everyone.update([group.pid, *descendants(group.pid)])
             self.assertFalse(os.path.exists(old))
             self.assertEqual(len(os.listdir(files)), 1)
-            self.assertEqual(len(self.memory_files() - before), 1)
+            [memory] = self.memory_of(group)
+            for pid in ranks:
+                self.assertEqual({os.path.dirname(name) for name in self.segments_of(pid)},
+                                 {memory})
             mpirun = [pid for pid in descendants(group.pid) if self.command_of(pid) == "mpirun"]
             os.kill(mpirun[0], signal.SIGKILL)
             wait_until(lambda: not any(is_alive(pid) for pid in ranks), 20, "the ranks end")
@@ -219,7 +229,7 @@ class Group(Fixture):
         group.process.send_signal(signal.SIGTERM)
         group.wait(10)
         self.assertEqual(os.listdir(files), [])
-        self.assertEqual(self.memory_files() - before, set())
+        self.assertEqual(self.memory_of(group), set())
 
     def test_a_group_that_cannot_start_gives_up_when_told_so(self):
         with socket.socket() as taken:
