@@ -4,7 +4,7 @@ import re
 import urllib.request
 
 from generations import DRAFT, Edits, golden_prompts, order
-from matrix import FAR_S, FARTHER_S, GREEDY_AND_COUPLED, N_SEEDS, PLANNED, Total
+from matrix import ALL, FAR_S, FARTHER_S, GREEDY_AND_COUPLED, N_SEEDS, PLANNED, Total
 from plain_texts import KINDS, PAIR
 
 # Times that three texts are made until guesses after siblings have stayed, in all and by each
@@ -147,13 +147,13 @@ def check_store_trees(world):
                         in_flight=1, n_seeds=2, max_tokens=100, **PLANNED)
 
 
-def check_edited(world, prompts, fewest=0, **way):
+def check_edited(world, prompts, fewest=0, n_tokens=100, **way):
     """Texts with penalties, biases and bans, which depend on a guess's path, are those of plain
     decoding with them. At least so many of their guesses beside the chain stay. Returns how many
     there were."""
     n_siblings = 0
     for name, rule in EDITED.items():
-        fields = {"max_tokens": 100, "ignore_eos": 1, "seed": 31, **rule}
+        fields = {"max_tokens": n_tokens, "ignore_eos": 1, "seed": 31, **rule}
         [bare] = world.cluster.generate([order(prompts[0], n_draft=0, **fields)])
         ids = bare["ids"]
         edits = Edits(repetition=1.2, presence=0.3, frequency=0.3, bias=-1.0, biased=ids[:2],
@@ -240,7 +240,7 @@ def check_grown(world, trees):
             n_made, n_kept, n_turns = n_made + made, n_kept + kept, n_turns + 1
         world.check(0 < n_kept < n_made if trees != "siblings" else n_made == 0,
                     f"{name}: {n_kept} of {n_made} guesses after siblings stay")
-    check_edited(world, PAIR_PROMPTS, **PLANNED)
+    check_edited(world, PAIR_PROMPTS, n_tokens=100 if ALL else 50, **PLANNED)
     world.cluster.move(FAR_S)
 
 
