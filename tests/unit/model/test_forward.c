@@ -256,7 +256,6 @@ int main(void)
     tcase_add_unchecked_fixture(pair, make_tales, drop_tales);
     tcase_add_loop_test(pair, ranks_give_equal_bits, 0, 3);
     tcase_add_test(pair, threads_give_equal_bits);
-    tcase_add_loop_test(pair, kernel_variants_give_equal_bits_on_two_ranks, 0, KERNELS_MAX);
     tcase_add_loop_test(pair, a_lane_among_others_gives_equal_bits, 0, 2);
     TCase *alone = add_case(suite, "the tales target on one thread");
     tcase_set_tags(alone, "long alone"); /* and this one under ThreadSanitizer */
@@ -264,6 +263,10 @@ int main(void)
     tcase_add_loop_test(alone, chunks_of_any_length_give_equal_bits, 0, 8);
     tcase_add_loop_test(alone, kernel_variants_give_equal_bits, 0, KERNELS_MAX);
     tcase_add_test(alone, rejected_guesses_leave_no_trace);
+    TCase *variants = add_case(suite, "the tales target on two ranks"); /* whose threads share */
+    tcase_set_tags(variants, "long alone"); /* the same things under every variant */
+    tcase_add_unchecked_fixture(variants, make_tales, drop_tales);
+    tcase_add_loop_test(variants, kernel_variants_give_equal_bits_on_two_ranks, 0, KERNELS_MAX);
     TCase *rest = add_case(suite, "other models");
     tcase_add_test(rest, ranks_of_the_draft_give_equal_bits);
     tcase_add_test(rest, kernel_variants_give_equal_bits_with_norms_and_biases);

@@ -10,11 +10,14 @@
 #include "speculation/planner/order.h"
 #include "speculation/planner/planner.h"
 #include "tests/support/check_util.h"
+#include "tests/support/draws.h"
 #include "tests/support/guess_shapes.h"
 #include "tests/support/planner_noise.h"
 #include "tests/support/tree_shape.h"
 
-enum { LANES_MOST = 8, N_ROUNDS = 30000, STEP_US = 20000, TEXT_TOKENS = 400, MANY = 1000000 };
+enum { LANES_MOST = 8, STEP_US = 20000, TEXT_TOKENS = 400, MANY = 1000000 };
+/* Slow builds look for wrong accesses, and compare no speeds. */
+enum { N_ROUNDS = DRAWS_ARE_FEW ? 3000 : 30000 };
 
 /* ---- the order ---- */
 
@@ -405,7 +408,8 @@ START_TEST(guesses_after_siblings_pay_where_they_are_planned)
     double ratio = speed_of(&worlds[_i], true, &grown) / siblings_alone;
     printf("%-32s over siblings alone %.3f with %.2f guesses behind them\n", worlds[_i].name, ratio,
            grown);
-    ck_assert(none == 0 && ratio >= worlds[_i].least && ratio <= worlds[_i].most);
+    ck_assert(none == 0);
+    ck_assert(DRAWS_ARE_FEW || (ratio >= worlds[_i].least && ratio <= worlds[_i].most));
 }
 END_TEST
 
