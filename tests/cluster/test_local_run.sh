@@ -41,12 +41,12 @@ kill_worker() {
         awk '/outrider-worker/{print $1; exit}')"
 }
 
-# Within 5 s no process is left.
+# Within 15 s no process is left.
 nobody_left() {
     local tries=0
     while [ -n "$(pids_of_runs)" ]; do
         tries=$((tries + 1))
-        [ $tries -le 25 ] || return 1
+        [ $tries -le 75 ] || return 1
         sleep 0.2
     done
 }

@@ -139,11 +139,14 @@ class Job(unittest.TestCase):
 
     @staticmethod
     def ranks():
-        """The ranks of this build, by their program."""
+        """The ranks that Slurm has started, of this build."""
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                if os.readlink(f"/proc/{pid}/exe") == os.path.join(BIN, "outrider-worker"):
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    is_of_job = b"\0SLURM_JOB_ID=" in b"\0" + file.read()
+                if is_of_job and os.readlink(f"/proc/{pid}/exe") == os.path.join(
+                        BIN, "outrider-worker"):
                     found.append(int(pid))
             except OSError:
                 pass
