@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=quick,threads,slow libs=http timeout=180 beside=yes
+# ctest: labels=quick,threads,slow libs=http timeout=600 beside=yes
 """The HTTP server of http/ as clients meet it: whole answers and streams, keep-alive, bodies that
 are too large or too many, requests that can be read in two ways, clients that leave, that are slow,
 that say nothing, TLS with certificates that are replaced, and the end of the server with answers
@@ -344,17 +344,23 @@ class Leaving(unittest.TestCase):
                 self.assertEqual(connection.recv(10), b"")
                 self.assertLess(time.monotonic() - begin, 50)
 
+    def read_after(self, server, seconds):
+        """How many bytes come to a reader that pauses so long."""
+        n = 0
+        with slow_reader(server, f"/big?n={BIG_BYTES}") as connection:
+            time.sleep(seconds)
+            try:
+                while part := connection.recv(1 << 20):
+                    n += len(part)
+            except ConnectionError:
+                pass
+        return n
+
     def test_readers_that_pause_too_long_are_cut(self):
+        """A server on a busy machine may still fill the connection for some of the first pause."""
         with Server("1,2") as server:
-            with slow_reader(server, f"/big?n={BIG_BYTES}") as connection:
-                time.sleep(4)
-                n = 0
-                try:
-                    while part := connection.recv(1 << 20):
-                        n += len(part)
-                except ConnectionError:
-                    pass
-                self.assertLess(n, BIG_BYTES)
+            self.assertTrue(any(self.read_after(server, seconds) < BIG_BYTES
+                                for seconds in (4, 16, 64)))
 
     def test_many_streams(self):
         with Server() as server:

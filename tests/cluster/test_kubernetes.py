@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=quick,slow libs=client beside=yes timeout=120
+# ctest: labels=quick,slow libs=client beside=yes timeout=600
 """deploy/kubernetes: every overlay is rendered by kubectl's kustomize and held against the schemas
 of Kubernetes and of the custom kinds, against itself (selectors, ports, secrets) and against the
 programs (options, ports, probes, metrics); it is, to the byte, what deploy/kubernetes/render makes

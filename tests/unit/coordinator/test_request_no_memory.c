@@ -1,4 +1,4 @@
-/* ctest: labels=quick,slow libs=coordinator,worker fail_alloc=yes timeout=240 long=900 */
+/* ctest: labels=quick,slow libs=coordinator,worker fail_alloc=yes timeout=600 long=900 */
 /* Requests while memory is short. Each trial opens a coordinator and a worker in this process, and
  * one allocation on any of their threads fails, while they connect or while a request goes through
  * both. The client must get the text or a sentence, and the next request must be served. Each trial

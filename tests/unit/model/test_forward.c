@@ -1,4 +1,4 @@
-/* ctest: labels=quick,threads,bits,slow libs=model timeout=300 */
+/* ctest: labels=quick,threads,bits,slow libs=model timeout=600 */
 /* One arithmetic: the logits after a prefix are bit-identical whatever else is in the step, however
  * the tokens are cut into steps, on any number of ranks and threads, and with any variant of the
  * kernels. */

@@ -1,4 +1,4 @@
-/* ctest: labels=quick,bits,slow libs=model timeout=120 */
+/* ctest: labels=quick,bits,slow libs=model timeout=600 */
 /* A tree of guesses in one step: every guess has the logits of its path fed as a chain, bit for
  * bit, and so has what follows when a path is accepted; lanes beside the tree keep theirs. Over
  * shapes, places in a block, ranks, threads, kernels and weights. */

@@ -1,4 +1,4 @@
-/* ctest: labels=quick,threads,bits libs=model timeout=300 */
+/* ctest: labels=quick,threads,bits libs=model timeout=600 */
 /* One arithmetic in models whose layers, all or some, have sliding windows: the logits are
  * bit-identical however tokens are cut into steps, on any number of ranks and threads, with any
  * variant of the kernels, beside other lanes and in trees, before the window's edge, across it and

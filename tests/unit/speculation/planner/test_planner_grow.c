@@ -1,4 +1,4 @@
-/* ctest: labels=quick,slow libs=speculation timeout=120 */
+/* ctest: labels=quick,slow libs=speculation timeout=600 */
 /* Guesses after siblings in the planner: the order's trees against Sequoia's dynamic programme,
  * the choices against those without them in simulated texts of true times, and that nothing changes
  * where they do not pay. Seeds are fixed: a run repeats itself. */

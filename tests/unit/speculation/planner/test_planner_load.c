@@ -1,4 +1,4 @@
-/* ctest: labels=full libs=speculation timeout=240 */
+/* ctest: labels=full libs=speculation timeout=600 */
 /* The planner with many lanes, over simulated machines: steps that cost the same up to some number
  * of rows and rise then, in the shapes that CPUs and GPUs have. 1 to 64 lanes write texts of known
  * acceptance one after the other; the planner sees noisy times with outliers, and true times and
