@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/text/hub_cache.h"
 #include "base/threads/pool.h"
 #include "comm/roster.h"
 #include "coordinator/credentials.h"
@@ -119,9 +120,17 @@ out:
 /* A model's folder; NULL: it is a synthetic one, or there is none. The caller frees it. */
 static int folder_of(char **folder, const char *name, struct error *err)
 {
+    char *model = NULL, path[HUB_PATH_BYTES];
+    int rc = 0;
     *folder = NULL;
     if (!name || strncmp(name, "synthetic:", 10) == 0) return 0;
-    return layers_strip(folder, name, err);
+    TRY(layers_strip(&model, name, err));
+    TRY(hub_cache_resolve(path, model, err));
+    *folder = strdup(path);
+    if (!*folder) rc = error_set(err, ERR_NO_MEMORY, "no memory for the name of a folder");
+out:
+    free(model);
+    return rc;
 }
 
 static int open_chat(struct coordinator *c, struct error *err)

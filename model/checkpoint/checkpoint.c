@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "base/memory.h"
+#include "base/text/hub_cache.h"
 #include "model/checkpoint/config/config_fields.h"
 #include "model/checkpoint/internal.h"
 #include "model/checkpoint/layers.h"
@@ -51,6 +52,21 @@ static void hash_weight(XXH3_state_t *state, const struct weight *weight)
     }
     hash_samples(state, weight->data, weight_data_bytes(weight));
     if (weight->scales) hash_samples(state, weight->scales, weight_scale_bytes(weight));
+}
+
+/* Sets ck->name, for a folder to the one that the name means. */
+static int find_folder(struct checkpoint *ck, const char *name, struct error *err)
+{
+    char folder[HUB_PATH_BYTES];
+    int rc = 0;
+    TRY(layers_strip(&ck->name, name, err));
+    if (ck->is_synthetic) goto out;
+    TRY(hub_cache_resolve(folder, ck->name, err));
+    free(ck->name);
+    ck->name = strdup(folder);
+    if (!ck->name) rc = error_set(err, ERR_NO_MEMORY, "no memory for the name of a model");
+out:
+    return rc;
 }
 
 /* Looks up every tensor of the layout. How they are spread over files does not change the hash. */
@@ -130,7 +146,7 @@ int checkpoint_open(struct checkpoint **ck, const char *name, struct error *err)
     *ck = NULL;
     TRY(mem_array(&self, 1, sizeof *self, err));
     self->is_synthetic = strncmp(name, synthetic_prefix, strlen(synthetic_prefix)) == 0;
-    TRY(layers_strip(&self->name, name, err));
+    TRY(find_folder(self, name, err));
     if (self->is_synthetic) {
         TRY(checkpoint_open_synthetic(self, &rest, err));
     } else if (gguf_is_file(self->name)) {

@@ -27,7 +27,8 @@
 #include "model/checkpoint/layout.h"
 #include "model/checkpoint/remark.h"
 
-/* name: a folder or "synthetic:...", with or without a list of layers. Errors: ERR_NOT_FOUND,
+/* name: a folder, ORG/NAME of the Hugging Face cache (base/text/hub_cache.h) or "synthetic:...",
+ * with or without a list of layers. Errors: ERR_NOT_FOUND,
  * ERR_FORMAT, ERR_UNSUPPORTED, ERR_IO, ERR_ARGUMENT for a synthetic name or a list that makes no
  * sense. Every tensor that the config asks for is
  * looked up and checked here, so that a model that lacks one, or has others that might change the
@@ -36,7 +37,8 @@ int checkpoint_open(struct checkpoint **ck, const char *name, struct error *err)
 void checkpoint_close(struct checkpoint *ck);
 
 const struct model_config *checkpoint_config(const struct checkpoint *ck);
-/* as given to open, without a list of layers: the folder where there is one */
+/* The folder where there is one, also for ORG/NAME; else the name as given to open, without a list
+ * of layers. */
 const char *checkpoint_name(const struct checkpoint *ck);
 /* The number that layer i has in the model that it was chosen from; i where none were chosen. */
 int checkpoint_layer(const struct checkpoint *ck, int i);

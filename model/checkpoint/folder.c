@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/text/hub_cache.h"
 #include "base/text/json.h"
 #include "base/text/model_folder.h"
 #include "model/checkpoint/config/config_parse.h"
@@ -182,7 +183,7 @@ out:
 
 static int open_tensors(struct checkpoint *ck, struct error *err)
 {
-    char path[PATH_BYTES];
+    char path[PATH_BYTES], advice[HUB_NAME_BYTES + 64];
     char *index = NULL;
     size_t len = 0;
     int rc = open_single(ck, err);
@@ -191,8 +192,9 @@ static int open_tensors(struct checkpoint *ck, struct error *err)
     TRY(join_path(path, ck->name, index_file, err));
     rc = file_read_text(&index, &len, path, INDEX_MOST_BYTES, err);
     if (rc == ERR_NOT_FOUND) {
-        rc = error_set(err, ERR_NOT_FOUND, "%s has neither %s nor %s", ck->name, single_file,
-                       index_file);
+        hub_cache_advice(ck->name, advice, sizeof advice);
+        rc = error_set(err, ERR_NOT_FOUND, "%s has neither %s nor %s%s", ck->name, single_file,
+                       index_file, advice);
     }
     if (!rc) rc = open_indexed(ck, index, len, path, err);
 out:

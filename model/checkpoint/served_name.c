@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text/hub_cache.h"
 #include "model/checkpoint/layers.h"
 
 enum { PATH_BYTES = 4096 };
@@ -68,9 +69,14 @@ void checkpoint_served_name(const char *model, char *name, size_t size)
         name_synthetic(model, name, size);
         return;
     }
-    char here[PATH_BYTES];
+    char here[PATH_BYTES], own[PATH_BYTES], hub[HUB_NAME_BYTES];
     size_t len;
     const char *list = layers_split(model, &len);
+    snprintf(own, sizeof own, "%.*s", (int)len, model);
+    if (hub_cache_model(own, hub, sizeof hub)) {
+        snprintf(name, size, "%s%s%s", hub, list ? ",layers=" : "", list ? list : "");
+        return;
+    }
     len = len_without_dots(model, len);
     if (len == 0 && *model && getcwd(here, sizeof here)) {
         model = here;

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/system/file.h"
+#include "base/text/hub_cache.h"
 #include "base/text/json.h"
 #include "base/text/model_folder.h"
 #include "model/tokenizer/internal.h"
@@ -88,13 +89,14 @@ static int open_gguf(struct tokenizer **tok, const char *path, struct error *err
     return rc;
 }
 
-int tokenizer_open(struct tokenizer **tok, const char *folder, struct error *err)
+int tokenizer_open(struct tokenizer **tok, const char *name, struct error *err)
 {
     int rc = 0;
-    char path[MAX_PATH_BYTES];
+    char path[MAX_PATH_BYTES], folder[HUB_PATH_BYTES];
     struct file_view file = {0};
     struct named_files files = {0};
     *tok = NULL;
+    TRY(hub_cache_resolve(folder, name, err));
     if (gguf_is_file(folder)) return open_gguf(tok, folder, err);
     rc = map_file(&file, path, folder, "tokenizer.json", err);
     if (rc == ERR_NOT_FOUND || rc == ERR_IO) {

@@ -15,10 +15,11 @@ struct gguf;
 struct tokenizer;
 
 /* Reads FOLDER/tokenizer.json, and the tokens that tokenizer_config.json, special_tokens_map.json
- * and added_tokens.json name, where there are such files; or a GGUF file, if `folder` is one.
+ * and added_tokens.json name, where there are such files. name: the folder, a model of the
+ * Hugging Face cache (base/text/hub_cache.h), or a GGUF file.
  * Errors: ERR_NOT_FOUND, ERR_FORMAT, ERR_UNSUPPORTED (names the component that is not
  * understood). */
-int tokenizer_open(struct tokenizer **tok, const char *folder, struct error *err);
+int tokenizer_open(struct tokenizer **tok, const char *name, struct error *err);
 
 /* As tokenizer_open, for a GGUF file that is open; it is not needed after that. */
 int tokenizer_open_gguf(struct tokenizer **tok, const struct gguf *gguf, struct error *err);

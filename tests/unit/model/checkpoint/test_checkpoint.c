@@ -506,7 +506,7 @@ START_TEST(folders_without_a_config_are_not_found)
     CHECK_ERR(checkpoint_open(&ck, "/nowhere/at/all", &err), ERR_NOT_FOUND,
               "there is no folder /nowhere/at/all");
     CHECK_ERR(checkpoint_open(&ck, "acme/Tales-1B", &err), ERR_NOT_FOUND,
-              "nothing is downloaded, so if this is the name of a model on a hub");
+              "so get it first: hf download acme/Tales-1B");
     CHECK_ERR(checkpoint_open(&ck, SOURCE_DIR "/tests", &err), ERR_NOT_FOUND, "has no config.json");
     CHECK_ERR(checkpoint_open(&ck, GOLDEN "llama_untied/config.json", &err), ERR_FORMAT,
               "is a file, but no GGUF file; name such a file or the folder of a model");
@@ -540,26 +540,38 @@ static const char *in_dir(const char *name)
 }
 
 /* As huggingface_hub has it: DIR/refs/main names one of DIR/snapshots. */
-START_TEST(the_snapshot_of_a_cached_model_is_named)
+START_TEST(the_top_folder_of_a_cached_model_is_its_snapshot)
 {
-    char wanted[256];
     struct checkpoint *ck;
+    char folder[128];
     make_dir();
-    ck_assert_int_eq(mkdir(in_dir("snapshots"), 0700), 0);
-    CHECK_ERR(open_dir(), ERR_NOT_FOUND,
-              "of the Hugging Face cache and has no config.json itself; name one of the folders in "
-              "its snapshots/");
-    ck_assert_int_eq(mkdir(in_dir("refs"), 0700), 0);
-    write_file("refs/main", "0a1b\n", 5, NULL, 0);
-    CHECK_ERR(open_dir(), ERR_NOT_FOUND, "its snapshots/"); /* there is none of this hash */
-    ck_assert_int_eq(mkdir(in_dir("snapshots/0a1b"), 0700), 0);
-    snprintf(wanted, sizeof wanted, "name its snapshot: %s/snapshots/0a1b", dir);
-    CHECK_ERR(open_dir(), ERR_NOT_FOUND, wanted);
-    CHECK_ERR(checkpoint_open(&ck, in_dir(""), &err), ERR_NOT_FOUND, wanted); /* with a slash */
-    unlink(in_dir("refs/main"));
-    rmdir(in_dir("refs"));
-    rmdir(in_dir("snapshots/0a1b"));
-    rmdir(in_dir("snapshots"));
+    ck_assert_int_eq(mkdir(in_dir("models--a--b"), 0700), 0);
+    ck_assert_int_eq(mkdir(in_dir("models--a--b/snapshots"), 0700), 0);
+    ck_assert_int_eq(mkdir(in_dir("models--a--b/snapshots/0a1b"), 0700), 0);
+    CHECK_ERR(checkpoint_open(&ck, in_dir("models--a--b/"), &err), ERR_NOT_FOUND,
+              "models--a--b/snapshots/0a1b has no config.json: it was not fetched whole; `hf "
+              "download a/b` fetches what is missing");
+    CHECK_ERR(checkpoint_open(&ck, dir, &err), ERR_NOT_FOUND,
+              "is a Hugging Face cache; name one of its models, such as a/b");
+    ck_assert_int_eq(setenv("HF_HUB_CACHE", dir, 1), 0);
+    CHECK_ERR(checkpoint_open(&ck, "a/c", &err), ERR_NOT_FOUND, "hf download a/c");
+    ck_assert_int_eq(
+        symlink(TALES "draft/config.json", in_dir("models--a--b/snapshots/0a1b/config.json")), 0);
+    CHECK_ERR(checkpoint_open(&ck, "a/b", &err), ERR_NOT_FOUND,
+              "has neither model.safetensors nor model.safetensors.index.json; `hf download a/b` "
+              "fetches what is missing");
+    ck_assert_int_eq(symlink(TALES "draft/model.safetensors",
+                             in_dir("models--a--b/snapshots/0a1b/model.safetensors")),
+                     0);
+    CHECK_OK(checkpoint_open(&ck, "a/b,layers=0-0", &err));
+    snprintf(folder, sizeof folder, "%s/models--a--b/snapshots/0a1b", dir);
+    ck_assert_str_eq(checkpoint_name(ck), folder);
+    checkpoint_close(ck);
+    unlink(in_dir("models--a--b/snapshots/0a1b/config.json"));
+    unlink(in_dir("models--a--b/snapshots/0a1b/model.safetensors"));
+    rmdir(in_dir("models--a--b/snapshots/0a1b"));
+    rmdir(in_dir("models--a--b/snapshots"));
+    rmdir(in_dir("models--a--b"));
     remove_dir();
 }
 END_TEST
@@ -651,7 +663,7 @@ int main(void)
     tcase_add_test(plain, every_dtype_reads_as_the_same_numbers);
     tcase_add_test(plain, folders_without_a_config_are_not_found);
     tcase_add_test(plain, a_gguf_file_of_a_folder_is_named);
-    tcase_add_test(plain, the_snapshot_of_a_cached_model_is_named);
+    tcase_add_test(plain, the_top_folder_of_a_cached_model_is_its_snapshot);
     tcase_add_test(plain, wrong_tables_are_refused);
     tcase_add_test(plain, endless_headers_are_refused);
     tcase_add_checked_fixture(scratch, take_apart, clear_up);

@@ -2,6 +2,8 @@
 /* The name of a model that clients are told. */
 #include "model/checkpoint/served_name.h"
 
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/support/check_util.h"
@@ -67,6 +69,31 @@ START_TEST(long_names_are_cut)
 }
 END_TEST
 
+/* Named in any way, a model of the Hugging Face cache is ORG/NAME. */
+START_TEST(models_of_the_cache_have_their_hub_name)
+{
+    static const char *const models[] = {"some/model", "models--some--model/snapshots/0a",
+                                         "models--some--model/"};
+    char dir[] = "/tmp/outrider-served-XXXXXX", name[SIZE];
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    ck_assert_int_eq(chdir(dir), 0);
+    ck_assert_int_eq(setenv("HF_HUB_CACHE", dir, 1), 0);
+    ck_assert_int_eq(mkdir("models--some--model", 0700), 0);
+    ck_assert_int_eq(mkdir("models--some--model/snapshots", 0700), 0);
+    ck_assert_int_eq(mkdir("models--some--model/snapshots/0a", 0700), 0);
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        checkpoint_served_name(models[i], name, sizeof name);
+        ck_assert_str_eq(name, "some/model");
+    }
+    checkpoint_served_name("some/model,layers=0-3", name, sizeof name);
+    ck_assert_str_eq(name, "some/model,layers=0-3");
+    ck_assert_int_eq(rmdir("models--some--model/snapshots/0a"), 0);
+    ck_assert_int_eq(rmdir("models--some--model/snapshots"), 0);
+    ck_assert_int_eq(rmdir("models--some--model"), 0);
+    ck_assert_int_eq(rmdir(dir), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("served_name");
@@ -74,6 +101,7 @@ int main(void)
     tcase_add_loop_test(tcase, only_the_last_part_of_a_path_is_told, 0, N_CASES);
     tcase_add_test(tcase, the_current_folder_has_its_own_name);
     tcase_add_test(tcase, long_names_are_cut);
+    tcase_add_test(tcase, models_of_the_cache_have_their_hub_name);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
