@@ -78,8 +78,9 @@ static int find_in_file(const struct checkpoint *ck, const struct tensor *tensor
     if (!has_shape(entry, n_rows, n_cols)) {
         show_shape(entry, shape, sizeof shape);
         return error_set(err, ERR_FORMAT,
-                         "%s: tensor %s has shape [%s], the config asks for [%d, %d]", ck->name,
-                         checkpoint_shown_name(ck, tensor->name, name), shape, n_rows, n_cols);
+                         "%s: tensor %s of %.100s has shape [%s], the config asks for [%d, %d]",
+                         ck->name, checkpoint_shown_name(ck, tensor->name, name), tensor->file,
+                         shape, n_rows, n_cols);
     }
     if (ck->gguf) {
         *weight = tensor->weight;

@@ -2,9 +2,11 @@
  * in model.safetensors or in the files that model.safetensors.index.json lists. Files are mapped,
  * so that several ranks on one host share one copy in the page cache. */
 #include <dirent.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/memory.h"
 #include "base/text/hub_cache.h"
@@ -88,6 +90,7 @@ static void add_tensor(struct checkpoint *ck, const struct weight_file *file,
     ck->tensors[ck->n_tensors++] = (struct tensor){
         .name = entry->name,
         .entry = entry,
+        .file = file->name,
         .weight = {.data = file->view.data + entry->begin},
     };
 }
@@ -153,11 +156,64 @@ static int open_mapped(struct checkpoint *ck, const char *name, const json_t *va
     }
     TRY(find_file(ck, file, origin, &at, err));
     if (!safetensors_find(&ck->files[at].table, name)) {
-        rc = error_set(err, ERR_FORMAT, "%s: tensor \"%.100s\" is not in %.100s", origin, name,
-                       file);
+        rc = error_set(
+            err, ERR_FORMAT,
+            "%s: tensor \"%.100s\" is not in %.100s, which is cut short or of another model",
+            origin, name, file);
     }
 out:
     return rc;
+}
+
+static bool is_file(const struct checkpoint *ck, const char *name)
+{
+    char path[PATH_BYTES];
+    struct error ignored;
+    struct stat st;
+    return !join_path(path, ck->name, name, &ignored) && !stat(path, &st);
+}
+
+/* The files of a map, each once, before one is opened: names and counts those that are missing. */
+static int check_files(const struct checkpoint *ck, json_t *map, const char *origin,
+                       struct error *err)
+{
+    char first[256] = "", advice[HUB_NAME_BYTES + 64];
+    int n_files = 0, n_missing = 0, rc = 0;
+    json_t *seen = json_object();
+    if (!seen) return error_set(err, ERR_NO_MEMORY, "no memory for the files of an index");
+    for (void *at = json_object_iter(map); at; at = json_object_iter_next(map, at)) {
+        const char *file = json_string_value(json_object_iter_value(at));
+        if (!is_plain_name(file) || json_object_get(seen, file)) continue;
+        json_object_set_new(seen, file, json_true());
+        n_files++;
+        if (is_file(ck, file)) continue;
+        n_missing++;
+        if (!*first || strcmp(file, first) < 0) snprintf(first, sizeof first, "%.200s", file);
+    }
+    hub_cache_advice(ck->name, advice, sizeof advice);
+    if (n_missing) {
+        rc = error_set(err, ERR_NOT_FOUND, "%s names %d file%s, of which %d %s not there: %s%s%s",
+                       origin, n_files, n_files == 1 ? "" : "s", n_missing,
+                       n_missing == 1 ? "is" : "are", first, n_missing == 1 ? "" : " and others",
+                       advice);
+    }
+    json_decref(seen);
+    return rc;
+}
+
+/* Some tools write a wrong sum, and nothing is computed from it: a remark, no error. */
+static void compare_size(struct checkpoint *ck, const json_t *root)
+{
+    const json_t *size = json_object_get(json_object_get(root, "metadata"), "total_size");
+    uint64_t sum = 0;
+    for (size_t i = 0; i < ck->n_tensors; i++) {
+        sum += ck->tensors[i].entry->end - ck->tensors[i].entry->begin;
+    }
+    if (!json_is_integer(size) || (uint64_t)json_integer_value(size) == sum) return;
+    snprintf(ck->remarks[CHECKPOINT_INDEX_SIZE], sizeof ck->remarks[0],
+             "%s says that the tensors have %" JSON_INTEGER_FORMAT " bytes, but the files have "
+             "%" PRIu64 ": files and index may be of different models",
+             index_file, json_integer_value(size), sum);
 }
 
 static int open_indexed(struct checkpoint *ck, const char *index, size_t len, const char *origin,
@@ -167,15 +223,18 @@ static int open_indexed(struct checkpoint *ck, const char *index, size_t len, co
     int rc = 0;
     TRY(json_parse_text(&root, index, len, origin, err));
     json_t *map = json_object_get(root, "weight_map");
-    if (!json_is_object(map)) {
-        rc = error_set(err, ERR_FORMAT, "%s lacks the object \"weight_map\"", origin);
+    if (!json_object_size(map)) {
+        rc = error_set(err, ERR_FORMAT, "%s lacks the object \"weight_map\", or it is empty",
+                       origin);
         goto out;
     }
+    TRY(check_files(ck, map, origin, err));
     TRY(mem_array(&ck->files, MOST_FILES, sizeof *ck->files, err));
     for (void *at = json_object_iter(map); at; at = json_object_iter_next(map, at)) {
         TRY(open_mapped(ck, json_object_iter_key(at), json_object_iter_value(at), origin, err));
     }
     TRY(add_tensors(ck, err));
+    compare_size(ck, root);
 out:
     json_decref(root);
     return rc;

@@ -86,6 +86,17 @@ static void set_weight(const struct checkpoint *ck, struct weight *weight,
     }
 }
 
+/* The name of the file that has these bytes. */
+static const char *file_of(const struct checkpoint *ck, const uint8_t *data)
+{
+    size_t i = 0;
+    while (i + 1 < ck->n_files && (data < ck->files[i].view.data ||
+                                   data > ck->files[i].view.data + ck->files[i].view.size_bytes)) {
+        i++;
+    }
+    return ck->files[i].name;
+}
+
 /* Vectors are no matrices, whatever they are stored in. */
 static bool is_matrix_of_blocks(const struct tensor *tensor)
 {
@@ -116,7 +127,10 @@ static int add_tensors(struct checkpoint *ck, struct error *err)
         strcpy(at, name);
         *entry = (struct safetensors_entry){.name = at};
         set_entry(entry, &tensors[i]);
-        *tensor = (struct tensor){.name = at, .shown = tensors[i].name, .entry = entry};
+        *tensor = (struct tensor){.name = at,
+                                   .shown = tensors[i].name,
+                                   .entry = entry,
+                                   .file = file_of(ck, tensors[i].data)};
         set_weight(ck, &tensor->weight, &tensors[i]);
         if (is_matrix_of_blocks(tensor)) ck->cfg.stored = WEIGHTS_BLOCKS;
         at += strlen(name) + 1;

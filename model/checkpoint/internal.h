@@ -22,6 +22,7 @@ struct tensor {
     const char *name;
     const char *shown; /* the name in the file, where it is another one; NULL: it is `name` */
     const struct safetensors_entry *entry; /* NULL: synthetic */
+    const char *file;                      /* its name; NULL: synthetic */
     /* The elements or their rule. Of a folder's file only `data` is set, of a GGUF file all but the
      * shape; find.c checks the others when the tensor is asked for. */
     struct weight weight;

@@ -7,5 +7,6 @@ enum checkpoint_remark {
     CHECKPOINT_STRAY_FILES,  /* weights that lie in the folder and are not read */
     CHECKPOINT_LONG_ROPE,    /* which factors of a rotation hold */
     CHECKPOINT_TEXT_PART,    /* parts of the model are not read */
+    CHECKPOINT_INDEX_SIZE,   /* the index says another size than the tensors have */
     CHECKPOINT_REMARKS
 };

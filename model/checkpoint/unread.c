@@ -142,8 +142,9 @@ static int check_twins(const struct checkpoint *ck, struct error *err)
     for (size_t i = 1; i < ck->n_tensors; i++) {
         const struct tensor *a = &ck->tensors[i - 1], *b = &ck->tensors[i];
         if (strcmp(a->name, b->name) != 0 || is_same(a, b)) continue;
-        return error_set(err, ERR_FORMAT, "%s: two of its files have different tensors %.100s",
-                         ck->name, a->name);
+        return error_set(err, ERR_FORMAT,
+                         "%s: two of its files have different tensors %.100s: %.100s and %.100s",
+                         ck->name, a->name, a->file, b->file);
     }
     return 0;
 }

@@ -93,6 +93,13 @@ static void store(const char *file, const json_t *table, const uint8_t *bytes, s
     write_file(file, text, n + 8, bytes, len);
 }
 
+static const char *in_dir(const char *name)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
 static int open_dir(void)
 {
     struct checkpoint *ck = NULL;
@@ -290,7 +297,16 @@ START_TEST(wrong_indexes_are_refused)
         CHECK_ERR(open_dir(), ERR_FORMAT, "which is no plain name");
     }
     store_index("x", "gone.safetensors");
-    CHECK_ERR(open_dir(), ERR_NOT_FOUND, "gone.safetensors");
+    CHECK_ERR(open_dir(), ERR_NOT_FOUND,
+              "index.json names 1 file, of which 1 is not there: gone.safetensors");
+    store("here.safetensors", header, data, data_len);
+    static const char missing[] = "{\"weight_map\":{\"a\":\"z.safetensors\",\"b\":"
+                                  "\"y.safetensors\",\"c\":\"z.safetensors\","
+                                  "\"model.norm.weight\":\"here.safetensors\"}}";
+    write_file("model.safetensors.index.json", missing, sizeof missing - 1, NULL, 0);
+    CHECK_ERR(open_dir(), ERR_NOT_FOUND,
+              "names 3 files, of which 2 are not there: y.safetensors and others");
+    unlink(in_dir("here.safetensors"));
     store("part.safetensors", header, data, data_len);
     store_index("no.such.tensor", "part.safetensors");
     CHECK_ERR(open_dir(), ERR_FORMAT, "\"no.such.tensor\" is not in part.safetensors");
@@ -300,6 +316,48 @@ START_TEST(wrong_indexes_are_refused)
     CHECK_ERR(open_dir(), ERR_FORMAT, "lacks the object \"weight_map\"");
     write_file("model.safetensors.index.json", "[]", 2, NULL, 0);
     CHECK_ERR(open_dir(), ERR_FORMAT, "weight_map");
+    write_file("model.safetensors.index.json", "{\"weight_map\":{}}", 17, NULL, 0);
+    CHECK_ERR(open_dir(), ERR_FORMAT, "or it is empty");
+}
+END_TEST
+
+/* A file that was cut, or that is of another model, under the name of a shard. */
+START_TEST(wrong_shards_are_named)
+{
+    store_index("model.norm.weight", "part.safetensors");
+    write_file("part.safetensors", original.data, original.size_bytes - 1, NULL, 0);
+    CHECK_ERR(open_dir(), ERR_FORMAT, "part.safetensors is cut short");
+    write_file("part.safetensors", original.data, original.size_bytes, "x", 1);
+    CHECK_ERR(open_dir(), ERR_FORMAT, "part.safetensors: ");
+    write_file("part.safetensors", "", 0, NULL, 0);
+    CHECK_ERR(open_dir(), ERR_FORMAT, "part.safetensors is no safetensors file: it has 0 bytes");
+    struct file_view foreign;
+    CHECK_OK(file_map(&foreign, TALES "draft/model.safetensors", &err));
+    write_file("part.safetensors", foreign.data, foreign.size_bytes, NULL, 0);
+    file_unmap(&foreign);
+    CHECK_ERR(open_dir(), ERR_FORMAT, "of part.safetensors has shape");
+    store_index("model.layers.77.mlp.up_proj.weight", "part.safetensors");
+    CHECK_ERR(open_dir(), ERR_FORMAT, "is not in part.safetensors, which is cut short or of");
+}
+END_TEST
+
+START_TEST(an_index_of_another_size_is_remarked)
+{
+    struct checkpoint *ck;
+    char text[256];
+    for (int off = 0; off < 2; off++) {
+        snprintf(text, sizeof text,
+                 "{\"metadata\":{\"total_size\":%zu},\"weight_map\":{\"model.norm.weight\":"
+                 "\"part.safetensors\"}}",
+                 data_len + (size_t)off);
+        write_file("model.safetensors.index.json", text, strlen(text), NULL, 0);
+        store("part.safetensors", header, data, data_len);
+        CHECK_OK(checkpoint_open(&ck, dir, &err));
+        const char *remark = checkpoint_remark(ck, CHECKPOINT_INDEX_SIZE);
+        ck_assert((remark != NULL) == (off == 1));
+        if (remark) ck_assert_ptr_nonnull(strstr(remark, "may be of different models"));
+        checkpoint_close(ck);
+    }
 }
 END_TEST
 
@@ -309,8 +367,9 @@ START_TEST(missing_and_misshapen_tensors_are_named)
     json_t *entry = json_object_get(header, name);
     json_object_set_new(entry, "shape", json_pack("[i,i]", 64, 128));
     store("model.safetensors", header, data, data_len);
-    CHECK_ERR(open_dir(), ERR_FORMAT,
-              "up_proj.weight has shape [64, 128], the config asks for [128, 64]");
+    CHECK_ERR(
+        open_dir(), ERR_FORMAT,
+        "up_proj.weight of model.safetensors has shape [64, 128], the config asks for [128, 64]");
     json_object_set_new(entry, "shape", json_pack("[i,i,i]", 1, 128, 64));
     store("model.safetensors", header, data, data_len);
     CHECK_ERR(open_dir(), ERR_FORMAT, "[1, 128, 64]");
@@ -406,6 +465,8 @@ START_TEST(files_that_contradict_each_other_are_refused)
                                 "\"lm_head.weight\":\"b.safetensors\"}}";
     write_file("model.safetensors.index.json", index, sizeof index - 1, NULL, 0);
     CHECK_ERR(open_dir(), ERR_FORMAT, "two of its files have different tensors");
+    ck_assert(strstr(err.text, ": a.safetensors and b.safetensors") ||
+              strstr(err.text, ": b.safetensors and a.safetensors"));
     free(copy);
 }
 END_TEST
@@ -531,13 +592,6 @@ START_TEST(a_gguf_file_of_a_folder_is_named)
     remove_dir();
 }
 END_TEST
-
-static const char *in_dir(const char *name)
-{
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return path;
-}
 
 /* As huggingface_hub has it: DIR/refs/main names one of DIR/snapshots. */
 START_TEST(the_top_folder_of_a_cached_model_is_its_snapshot)
@@ -670,6 +724,8 @@ int main(void)
     tcase_add_test(scratch, equal_tensors_in_other_files_have_the_same_fingerprint);
     tcase_add_test(scratch, a_changed_weight_changes_the_fingerprint);
     tcase_add_test(scratch, wrong_indexes_are_refused);
+    tcase_add_test(scratch, wrong_shards_are_named);
+    tcase_add_test(scratch, an_index_of_another_size_is_remarked);
     tcase_add_test(scratch, missing_and_misshapen_tensors_are_named);
     tcase_add_test(scratch, tensors_that_nobody_reads_are_refused);
     tcase_add_test(scratch, files_beside_the_index_are_named);
