@@ -1,8 +1,8 @@
 /* The local cache of huggingface_hub, which `hf download` and transformers fill:
  *   CACHE/models--ORG--NAME/refs/REVISION     the hash of a snapshot
  *   CACHE/models--ORG--NAME/snapshots/HASH/   the files of the model, links to blobs beside it
- * CACHE is $HF_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub or ~/.cache/huggingface/hub,
- * the first of which that is set. It is only read: nothing is downloaded. */
+ * CACHE is the first that is set of $HF_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub
+ * and ~/.cache/huggingface/hub. It is only read: nothing is downloaded. */
 #pragma once
 
 #include <stdbool.h>

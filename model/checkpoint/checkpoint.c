@@ -16,6 +16,8 @@
 
 static const char synthetic_prefix[] = "synthetic:";
 
+enum { STORED_SAMPLES = 8 }; /* rows whose scales and zeros are hashed */
+
 static void hash_config(XXH3_state_t *state, const struct model_config *cfg)
 {
     char bytes[CONFIG_HASHED_BYTES];
@@ -52,6 +54,17 @@ static void hash_weight(XXH3_state_t *state, const struct weight *weight)
     }
     hash_samples(state, weight->data, weight_data_bytes(weight));
     if (weight->scales) hash_samples(state, weight->scales, weight_scale_bytes(weight));
+    if (weight->dtype != DTYPE_STORED) return;
+    const struct stored_matrix *s = &weight->stored;
+    const int words[] = {(int)s->kind,     s->bits,           s->group,
+                         s->group_rows,    s->n_groups,       (int)s->scale_type,
+                         s->zeros != NULL, s->has_byte_zeros, s->has_low_zeros};
+    XXH3_64bits_update(state, words, sizeof words);
+    for (int i = 0; i < STORED_SAMPLES; i++) {
+        int row = (int)((int64_t)(weight->n_rows - 1) * i / (STORED_SAMPLES - 1));
+        uint64_t hash = stored_hash(weight, row, 0, weight->n_cols);
+        XXH3_64bits_update(state, &hash, sizeof hash);
+    }
 }
 
 /* Sets ck->name, for a folder to the one that the name means. */
@@ -109,6 +122,13 @@ static void take_rest(struct checkpoint *ck, const struct config_rest *rest)
         snprintf(ck->remarks[CHECKPOINT_TEXT_PART], sizeof ck->remarks[0],
                  "the model also takes images; only its text part is read");
     }
+    ck->scheme = rest->scheme;
+    if (ck->scheme.has_quantized_activations) {
+        snprintf(ck->remarks[CHECKPOINT_ACTIVATIONS], sizeof ck->remarks[0],
+                 "config.json quantizes activations or the KV cache as well, which is not done "
+                 "here: the weights are used as they are stored, and activations as with other "
+                 "models (docs/numerics.md)");
+    }
     memcpy(ck->unknown_keys, rest->unknown, sizeof ck->unknown_keys);
     if (!rest->n_unknown) return;
     snprintf(ck->remarks[CHECKPOINT_UNKNOWN_KEYS], sizeof ck->remarks[0],
@@ -156,6 +176,7 @@ int checkpoint_open(struct checkpoint **ck, const char *name, struct error *err)
     }
     take_rest(self, &rest);
     checkpoint_sort_tensors(self);
+    checkpoint_settle_stored(self);
     if (!self->is_synthetic && !self->gguf) TRY(checkpoint_untie_head(self, err));
     if (list) TRY(choose_layers(self, list, err));
     TRY(check_and_hash(self, err));

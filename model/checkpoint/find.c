@@ -1,5 +1,5 @@
-/* Tensors by name. A matrix X.weight that a folder stores in 8 or 4 bits (config_quant.c) is three
- * tensors there:
+/* Tensors by name. A matrix X.weight of a model that is stored in int8 or int4
+ * (config/config_quant.c) is three tensors there; stored_find.c finds those of other folders.
  *   X.weight_packed  I32 [n_rows][n_cols * bits / 32]  q + 2^(bits - 1), lowest k in lowest bits
  *   X.weight_scale   BF16 [n_rows][n_cols / group]
  *   X.weight_shape   I64 [2], which says nothing that the config does not say
@@ -106,8 +106,9 @@ bool checkpoint_is_packed(const struct checkpoint *ck, const char *name)
 {
     static const char tail[] = "_proj.weight";
     size_t len = strlen(name), tail_len = sizeof tail - 1;
-    return !ck->gguf && ck->cfg.stored != WEIGHTS_BF16 && strncmp(name, "model.layers.", 13) == 0 &&
-           len > tail_len && strcmp(name + len - tail_len, tail) == 0;
+    bool is_uniform = ck->cfg.stored == WEIGHTS_INT8 || ck->cfg.stored == WEIGHTS_INT4;
+    return !ck->gguf && is_uniform && strncmp(name, "model.layers.", 13) == 0 && len > tail_len &&
+           strcmp(name + len - tail_len, tail) == 0;
 }
 
 /* One of the tensors that make up a packed matrix: its name is that of the matrix plus `suffix`. */
@@ -184,6 +185,9 @@ int checkpoint_find(const struct checkpoint *ck, const char *asked, int n_rows, 
     const char *name = name_in_whole(ck, asked, own);
     if (checkpoint_is_packed(ck, name)) {
         return find_packed(ck, name, n_rows, n_cols, weight, err);
+    }
+    if (checkpoint_is_stored(ck, name)) {
+        return checkpoint_find_stored(ck, name, n_rows, n_cols, weight, err);
     }
     const struct tensor *tensor = checkpoint_tensor(ck, name);
     if (!tensor) {

@@ -54,6 +54,7 @@ struct checkpoint {
     size_t n_whole_layout;
     int whole_layers;      /* their number; 0: none were chosen */
     int n_guessing_layers; /* layers of the files after these, which are not read */
+    struct quant_scheme scheme;
     char unknown_keys[CONFIG_UNKNOWN_BYTES];                   /* "": there are none */
     char remarks[CHECKPOINT_REMARKS][CHECKPOINT_REMARK_BYTES]; /* "": nothing to say */
     struct renamed_tensor *renamed; /* what renamed tensors point to; NULL: none are (names.c) */
@@ -106,6 +107,19 @@ const char *checkpoint_config_words(const struct checkpoint *ck);
 /* names.c: gives the tensors of the files the names that the layout has. is_text_part: config.json
  * is of a model that also sees. Errors: ERR_FORMAT, ERR_NO_MEMORY. */
 int checkpoint_rename_tensors(struct checkpoint *ck, bool is_text_part, struct error *err);
+
+/* stored_find.c: matrices of folders that cfg.stored == WEIGHTS_BLOCKS, by the scheme. Whether X.weight
+ * is stored quantized; whether a tensor is a part of such a matrix, whose name is written then;
+ * finding one. Errors: as checkpoint_find. */
+enum { STORED_NAME_BYTES = 2 * TENSOR_NAME_BYTES };
+bool checkpoint_is_stored(const struct checkpoint *ck, const char *name);
+bool checkpoint_is_stored_part(const struct checkpoint *ck, const char *name,
+                               char matrix[STORED_NAME_BYTES]);
+int checkpoint_find_stored(const struct checkpoint *ck, const char *name, int n_rows, int n_cols,
+                           struct weight *weight, struct error *err);
+/* Makes WEIGHTS_BLOCKS of a folder whose config says int4 or int8, but whose tensors are stored in
+ * other ways, too. */
+void checkpoint_settle_stored(struct checkpoint *ck);
 
 /* unread.c, for a folder whose tensors are sorted. The first one is called before layers are
  * chosen: where config.json ties the head to the embedding, but the files have another head, the

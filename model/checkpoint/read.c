@@ -34,6 +34,7 @@ static size_t dtype_bits(enum dtype dtype)
 static size_t row_bytes(const struct weight *weight)
 {
     size_t n = (size_t)weight->n_cols;
+    if (weight->dtype == DTYPE_STORED) return n * (size_t)weight->stored.bits / 8;
     if (weight->dtype == DTYPE_BLOCKS) return block_bytes(weight->block, n);
     return n * dtype_bits(weight->dtype) / 8;
 }
@@ -64,10 +65,14 @@ static void read_synthetic(const struct weight *weight, uint64_t first, int n, u
 static void read_blocks_bf16(const struct weight *weight, int row, int col, int n, uint16_t *out)
 {
     float values[QUANT_GROUP];
-    const uint8_t *blocks = row_blocks(weight, row);
+    const uint8_t *blocks = weight->dtype == DTYPE_BLOCKS ? row_blocks(weight, row) : NULL;
     for (int done = 0; done < n; done += QUANT_GROUP) {
         int n_here = least(QUANT_GROUP, n - done);
-        block_read_f32(weight->block, blocks, col + done, n_here, values);
+        if (weight->dtype == DTYPE_STORED) {
+            stored_read_f32(weight, row, col + done, n_here, values);
+        } else {
+            block_read_f32(weight->block, blocks, col + done, n_here, values);
+        }
         for (int i = 0; i < n_here; i++) {
             out[done + i] = num_float_to_bf16(values[i]);
         }
@@ -97,7 +102,7 @@ void weight_read_bf16(const struct weight *weight, int row, int col, int n, uint
         read_synthetic(weight, first, n, out);
         return;
     }
-    if (weight->dtype == DTYPE_BLOCKS) {
+    if (weight->dtype == DTYPE_BLOCKS || weight->dtype == DTYPE_STORED) {
         read_blocks_bf16(weight, row, col, n, out);
         return;
     }
@@ -128,6 +133,10 @@ void weight_read_f32(const struct weight *weight, int row, int col, int n, float
         block_read_f32(weight->block, row_blocks(weight, row), col, n, out);
         return;
     }
+    if (weight->dtype == DTYPE_STORED) {
+        stored_read_f32(weight, row, col, n, out);
+        return;
+    }
     if (weight->data) {
         size_t bytes = dtype_bits(weight->dtype) / 8;
         const uint8_t *at = weight->data + first * bytes;
@@ -154,6 +163,8 @@ enum weight_form weight_form_of(const struct weight *weight)
         return WEIGHTS_INT4;
     case DTYPE_BLOCKS:
         return block_form(weight->block);
+    case DTYPE_STORED:
+        return stored_form(&weight->stored);
     default:
         return WEIGHTS_BF16;
     }
@@ -161,7 +172,11 @@ enum weight_form weight_form_of(const struct weight *weight)
 
 void weight_read_group(const struct weight *weight, int row, int group, struct weight_group *out)
 {
-    block_read_group(weight->block, row_blocks(weight, row), group, out);
+    if (weight->dtype == DTYPE_STORED) {
+        stored_read_group(weight, row, group, out);
+    } else {
+        block_read_group(weight->block, row_blocks(weight, row), group, out);
+    }
 }
 
 const uint8_t *weight_run(const struct weight *weight, int row, int col, int n, size_t *bytes)
@@ -251,6 +266,10 @@ void weight_expect(const struct weight *weight, int row, int n_rows, int col, in
 {
     size_t len;
     if (!weight->data || n_rows <= 0 || is_paired_vector(weight)) return;
+    if (weight->dtype == DTYPE_STORED) {
+        stored_expect(weight, row, n_rows, col, n);
+        return;
+    }
     const uint8_t *first = weight_run(weight, row, col, n, &len);
     expect_rows(first, row_bytes(weight), len, n_rows);
     if (!weight->scales) return;

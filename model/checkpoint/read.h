@@ -5,12 +5,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "model/checkpoint/stored.h"
 #include "model/numerics/block.h"
 #include "model/numerics/quant.h"
 
 /* INT8 and INT4 are packed, with scales: only weight_read_groups reads them. BLOCKS are blocks of a
- * kind that has integers; weight_read_group reads them as they are. */
-enum dtype { DTYPE_BF16, DTYPE_F16, DTYPE_F32, DTYPE_INT8, DTYPE_INT4, DTYPE_BLOCKS };
+ * kind that has integers, STORED ones of model/checkpoint/stored.h; weight_read_group reads both as
+ * they are. */
+enum dtype { DTYPE_BF16, DTYPE_F16, DTYPE_F32, DTYPE_INT8, DTYPE_INT4, DTYPE_BLOCKS, DTYPE_STORED };
 
 /* A tensor of one or two dimensions, row-major [n_rows][n_cols]; one dimension is [1][n_cols]. */
 struct weight {
@@ -23,9 +25,10 @@ struct weight {
     /* E: rows i and i + E / 2 of each run of E rows are rows 2i and 2i + 1 of the file's, as GGUF
      * has q and k; of a vector, its elements. 0: rows are in order. */
     int paired_rows;
-    uint64_t seed; /* synthetic: key of this tensor's random stream */
-    float scale;   /* synthetic: standard deviation of the elements */
-    float mean;    /* synthetic: 1 for norm weights */
+    uint64_t seed;               /* synthetic: key of this tensor's random stream */
+    float scale;                 /* synthetic: standard deviation of the elements */
+    float mean;                  /* synthetic: 1 for norm weights */
+    struct stored_matrix stored; /* DTYPE_STORED */
 };
 
 /* The row of the file that row `row` of the weight is, or the element of a vector. */
@@ -53,12 +56,13 @@ void weight_read_groups(const struct weight *weight, enum weight_form form, int 
  * plain numbers, although those of fp32 and fp16 are rounded then. */
 enum weight_form weight_form_of(const struct weight *weight);
 
-/* Elements [row][32 * group .. + 32) of a weight with DTYPE_BLOCKS as they are stored. */
+/* Elements [row][32 * group .. + 32) of a weight with DTYPE_BLOCKS or DTYPE_STORED (but fp8)
+ * as they are stored. */
 void weight_read_group(const struct weight *weight, int row, int group, struct weight_group *out);
 
 /* The stored bytes that hold elements [row][col .. col + n), without the scales of a packed weight;
- * whole blocks. n is 1 for a vector whose elements are in another order. Not for synthetic
- * weights. */
+ * whole blocks. n is 1 for a vector whose elements are in another order. Not for synthetic and
+ * stored weights. */
 const uint8_t *weight_run(const struct weight *weight, int row, int col, int n, size_t *bytes);
 
 /* A hint that elements [row .. row + n_rows)[col .. col + n) will be read soon; of rows in another

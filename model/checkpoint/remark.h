@@ -8,5 +8,6 @@ enum checkpoint_remark {
     CHECKPOINT_LONG_ROPE,    /* which factors of a rotation hold */
     CHECKPOINT_TEXT_PART,    /* parts of the model are not read */
     CHECKPOINT_INDEX_SIZE,   /* the index says another size than the tensors have */
+    CHECKPOINT_ACTIVATIONS,  /* config.json quantizes activations, which is not done here */
     CHECKPOINT_REMARKS
 };

@@ -86,7 +86,8 @@ static bool ends_with(const char *name, const char *tail)
 static bool is_part(const struct checkpoint *ck, const struct names *names, const char *name)
 {
     static const char *const endings[] = {"_packed", "_scale", "_shape"};
-    char matrix[TENSOR_NAME_BYTES];
+    char matrix[TENSOR_NAME_BYTES], stored[STORED_NAME_BYTES];
+    if (checkpoint_is_stored_part(ck, name, stored) && has_name(names, stored)) return true;
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         size_t len = strlen(name) - strlen(endings[i]);
         if (!ends_with(name, endings[i]) || len >= sizeof matrix) continue;
@@ -101,6 +102,19 @@ static bool is_of_rope(const char *name)
 {
     return ends_with(name, "rotary_emb.inv_freq") || ends_with(name, "rotary_emb.cos_cached") ||
            ends_with(name, "rotary_emb.sin_cached");
+}
+
+/* Tools that quantize write scales of the KV cache, and biases of zeros where a matrix has none. */
+static bool is_of_quantizing(const struct checkpoint *ck, const struct tensor *tensor)
+{
+    const char *name = tensor->name;
+    if (!ck->scheme.method) return false;
+    if (ends_with(name, ".k_scale") || ends_with(name, ".v_scale") || ends_with(name, ".q_scale")) {
+        return true;
+    }
+    size_t n = (size_t)(tensor->entry->end - tensor->entry->begin);
+    const uint8_t *bytes = tensor->weight.data;
+    return ends_with(name, ".bias") && bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0;
 }
 
 /* True if the name is of one of the layers after the last one that num_nextn_predict_layers
@@ -118,7 +132,11 @@ static bool is_known(const struct checkpoint *ck, const struct names *names,
     int n_layers = ck->whole_layers ? ck->whole_layers : ck->cfg.n_layers;
     const char *name = tensor->name;
     if (is_empty(tensor) || is_of_rope(name)) return true;
-    if (has_name(names, name)) return !checkpoint_is_packed(ck, name);
+    if (has_name(names, name)) {
+        bool is_plain = strcmp(tensor->entry->dtype, "I8") != 0;
+        return !checkpoint_is_packed(ck, name) && (is_plain || checkpoint_is_stored(ck, name));
+    }
+    if (is_of_quantizing(ck, tensor)) return true;
     return is_part(ck, names, name) || is_of_guessing_layer(ck, n_layers, name) ||
            (ck->cfg.tied_embeddings && strcmp(name, head_name) == 0); /* the embedding again */
 }

@@ -37,6 +37,15 @@ static inline uint16_t num_float_to_bf16(float x)
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
 
+/* The number of 8 bits e4m3 (no infinities; 0x7f and 0xff are NaN), exact. */
+static inline float num_fp8_to_float(uint8_t x)
+{
+    uint32_t size = x & 0x7fu, sign = (x & 0x80u) << 24;
+    if (size == 0x7f) return num_bits_to_float(sign | 0x7fc00000u);
+    if (size < 8) return num_bits_to_float(sign | num_float_to_bits((float)size * 0x1p-9f));
+    return num_bits_to_float(sign | ((size << 20) + (120u << 23)));
+}
+
 /* The sum of a and b in double, rounded to odd. Rounding it again to fp32 then gives the correctly
  * rounded sum. */
 static inline double num_add_to_odd(double a, double b)

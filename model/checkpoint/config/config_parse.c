@@ -29,6 +29,7 @@ struct reading {
     bool is_text_part;
     const struct model_family *family;
     const char *origin;
+    struct quant_scheme scheme;
 };
 
 static int unsupported(const struct reading *in, const char *key, struct error *err)
@@ -320,7 +321,7 @@ static int read_all(struct reading *in, struct error *err)
     TRY(config_family_read(cfg, &kind, in->root, in->family, in->origin, err));
     TRY(config_rope_read(cfg, in->root, in->family, in->origin, err));
     TRY(config_window_read(cfg, &kind, in->root, in->family, in->origin, err));
-    TRY(config_quant_read(cfg, in->root, in->origin, err));
+    TRY(config_quant_read(cfg, &in->scheme, in->root, in->origin, err));
     cfg->bos_id = -1;
     TRY(json_read_int(in->root, "bos_token_id", 0, cfg->vocab_size - 1, &cfg->bos_id, in->origin,
                       err));
@@ -353,6 +354,7 @@ int config_parse(struct model_config *cfg, const char *config_json, size_t confi
     if (generation_json) TRY(read_generation(cfg, generation_json, generation_len, origin, err));
     if (rest) TRY(read_rest(rest, in.root, in.family, origin, err));
     if (rest) rest->is_text_part = in.is_text_part;
+    if (rest) rest->scheme = in.scheme;
 out:
     json_decref(file);
     if (rc) *cfg = (struct model_config){0};

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "model/checkpoint/config/config.h"
 #include "model/checkpoint/config/config_keys.h"
+#include "model/checkpoint/config/config_quant.h"
 
 /* The contents of a config.json that are no part of struct model_config. */
 struct config_rest {
@@ -19,6 +20,7 @@ struct config_rest {
     int n_guessing_layers;
     /* The file is of a model that also sees, and what was read is its "text_config". */
     bool is_text_part;
+    struct quant_scheme scheme; /* with cfg->stored == WEIGHTS_BLOCKS */
 };
 
 /* Parses config.json (and generation_config.json, which may be NULL). `origin` names the file in

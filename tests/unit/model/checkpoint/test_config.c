@@ -335,8 +335,25 @@ static const struct refusal key_refusals[] = {
      "lacks \"architectures\""},
     {"llama", "{\"model_type\":\"mistral\"}", ERR_UNSUPPORTED, "\"model_type\" = \"mistral\""},
     {"llama", "{\"hidden_act\":\"gelu\"}", ERR_UNSUPPORTED, "\"hidden_act\" = \"gelu\""},
-    {"llama", "{\"quantization_config\":{\"bits\":4,\"quant_method\":\"awq\"}}", ERR_UNSUPPORTED,
-     "quantized by \"awq\", which is not supported"},
+    {"llama", "{\"quantization_config\":{\"bits\":4,\"quant_method\":\"hqq\"}}", ERR_UNSUPPORTED,
+     "quantized by \"hqq\", which is not supported"},
+    {"llama",
+     "{\"quantization_config\":{\"bits\":4,\"quant_method\":\"awq\",\"version\":\"gemv\"}}",
+     ERR_UNSUPPORTED, "\"version\" = \"gemv\""},
+    {"llama", "{\"quantization_config\":{\"bits\":3,\"quant_method\":\"awq\"}}", ERR_UNSUPPORTED,
+     "\"bits\" = 3"},
+    {"llama", "{\"quantization_config\":{\"quant_method\":\"awq\"}}", ERR_UNSUPPORTED,
+     "without \"bits\""},
+    {"llama", "{\"quantization_config\":{\"bits\":2,\"quant_method\":\"gptq\"}}", ERR_UNSUPPORTED,
+     "\"bits\" = 2"},
+    {"llama", "{\"quantization_config\":{\"bits\":4,\"quant_method\":\"gptq\",\"group_size\":16}}",
+     ERR_UNSUPPORTED, "\"group_size\" = 16, which is no multiple of 32"},
+    {"llama", "{\"quantization_config\":{\"bits\":4,\"quant_method\":\"gptq\",\"group_size\":-2}}",
+     ERR_FORMAT, "group_size"},
+    {"llama",
+     "{\"quantization_config\":{\"bits\":4,\"quant_method\":\"gptq\","
+     "\"checkpoint_format\":\"marlin\"}}",
+     ERR_UNSUPPORTED, "\"checkpoint_format\" = \"marlin\""},
     {"llama", "{\"quantization_config\":{\"load_in_8bit\":true,\"llm_int8_threshold\":6.0}}",
      ERR_UNSUPPORTED, "quantized by \"bitsandbytes\""},
     {"llama",
@@ -344,7 +361,12 @@ static const struct refusal key_refusals[] = {
      "\"bnb_4bit_quant_type\":\"nf4\"}}",
      ERR_UNSUPPORTED, "quantized by \"bitsandbytes\""},
     {"llama", "{\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[128]}}",
-     ERR_UNSUPPORTED, "quantized by \"fp8\""},
+     ERR_UNSUPPORTED, "\"weight_block_size\" is [128], not two sizes"},
+    {"llama",
+     "{\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[128,-128]}}",
+     ERR_UNSUPPORTED, "\"weight_block_size\" is [128,-128]"},
+    {"llama", "{\"quantization_config\":{\"quant_method\":\"fp8\",\"fmt\":\"e5m2\"}}",
+     ERR_UNSUPPORTED, "\"fmt\" = \"e5m2\""},
     {"llama", "{\"quantization_config\":{\"bits\":4}}", ERR_UNSUPPORTED, "{\"bits\":4}"},
     {"llama", "{\"pretraining_tp\":2}", ERR_UNSUPPORTED, "\"pretraining_tp\" = 2"},
     {"llama", "{\"partial_rotary_factor\":0.5}", ERR_UNSUPPORTED, "partial_rotary_factor"},
@@ -487,6 +509,44 @@ START_TEST(orders_of_quantizing_that_leave_no_trace_are_read)
 }
 END_TEST
 
+/* The tensors say more; here only what the config decides. */
+START_TEST(stored_formats_are_understood)
+{
+    static const struct {
+        const char *config;
+        enum quant_method method;
+    } cases[] = {
+        {"{\"quant_method\":\"awq\",\"bits\":4,\"group_size\":128,\"version\":\"GEMM\","
+         "\"zero_point\":true,\"modules_to_not_convert\":null,\"do_fuse\":false}",
+         QUANT_AWQ},
+        {"{\"quant_method\":\"gptq\",\"bits\":8,\"group_size\":-1,\"desc_act\":false,"
+         "\"sym\":true,\"meta\":{\"quantizer\":[\"x\"]},\"pack_dtype\":\"int32\"}",
+         QUANT_GPTQ},
+        {"{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":32,"
+         "\"checkpoint_format\":\"gptq_v2\"}",
+         QUANT_GPTQ_V2},
+        {"{\"quant_method\":\"fp8\",\"activation_scheme\":\"dynamic\",\"fmt\":\"e4m3\","
+         "\"weight_block_size\":[128,128]}",
+         QUANT_COMPRESSED},
+        {"{\"quant_method\":\"compressed-tensors\",\"format\":\"mixed-precision\","
+         "\"config_groups\":{\"a\":{\"targets\":[\"re:.*up\"],\"weights\":{\"num_bits\":4,"
+         "\"type\":\"int\"}},\"b\":{\"weights\":{\"num_bits\":8,\"type\":\"float\","
+         "\"strategy\":\"channel\"}}}}",
+         QUANT_COMPRESSED},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct quant_scheme scheme;
+        struct model_config own = {0};
+        json_t *root =
+            json_pack("{s:o}", "quantization_config", json_loads(cases[i].config, 0, NULL));
+        CHECK_OK(config_quant_read(&own, &scheme, root, "test.json", &err));
+        ck_assert_int_eq(own.stored, WEIGHTS_BLOCKS);
+        ck_assert_int_eq(scheme.method, cases[i].method);
+        json_decref(root);
+    }
+}
+END_TEST
+
 START_TEST(ropes_out_of_reach_are_refused)
 {
     check_refusals(rope_refusals, sizeof rope_refusals / sizeof *rope_refusals);
@@ -607,6 +667,7 @@ int main(void)
     tcase_add_test(tcase, keys_that_nobody_knows_are_listed);
     tcase_add_test(tcase, endless_numbers_are_read_as_python_reads_them);
     tcase_add_test(tcase, orders_of_quantizing_that_leave_no_trace_are_read);
+    tcase_add_test(tcase, stored_formats_are_understood);
     tcase_add_test(tcase, ropes_out_of_reach_are_refused);
     tcase_add_test(tcase, keys_that_change_the_result_are_refused);
     tcase_add_test(tcase, senseless_values_are_refused);
