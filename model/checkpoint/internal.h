@@ -108,9 +108,9 @@ const char *checkpoint_config_words(const struct checkpoint *ck);
  * is of a model that also sees. Errors: ERR_FORMAT, ERR_NO_MEMORY. */
 int checkpoint_rename_tensors(struct checkpoint *ck, bool is_text_part, struct error *err);
 
-/* stored_find.c: matrices of folders that cfg.stored == WEIGHTS_BLOCKS, by the scheme. Whether X.weight
- * is stored quantized; whether a tensor is a part of such a matrix, whose name is written then;
- * finding one. Errors: as checkpoint_find. */
+/* stored_find.c: matrices of folders with cfg.stored == WEIGHTS_BLOCKS, by the scheme. True if
+ * X.weight is stored quantized; true if a tensor is a part of such a matrix, whose name is written
+ * then; finding one. Errors: as checkpoint_find. */
 enum { STORED_NAME_BYTES = 2 * TENSOR_NAME_BYTES };
 bool checkpoint_is_stored(const struct checkpoint *ck, const char *name);
 bool checkpoint_is_stored_part(const struct checkpoint *ck, const char *name,

@@ -1,13 +1,14 @@
-/* Matrices that a Hugging Face folder stores quantized: integers of 4 or 8 bits, or fp8. An element
- * is scale * (q - zero), or scale * fp8, exactly. A matrix X.weight of N rows and K columns is these
- * tensors (G: groups of k that share a scale):
- *   AWQ    X.qweight I32 [K][N / 8], X.qzeros I32 [G][N / 8], X.scales [G][N]; the nibbles of a word
- *          are rows 0, 2, 4, 6, 1, 3, 5, 7 of eight
+/* Matrices that a Hugging Face folder stores quantized: integers of 4 or 8 bits, or fp8. An
+ * element is scale * (q - zero), or scale * fp8, exactly. A matrix X.weight of N rows and K columns
+ * is these tensors (G: groups of k that share a scale; P integers fill a word of 32 bits, the first
+ * one in its lowest bits):
+ *   AWQ    X.qweight I32 [K][N / 8], X.qzeros I32 [G][N / 8], X.scales [G][N]; the nibbles of a
+ *          word are rows 0, 2, 4, 6, 1, 3, 5, 7 of eight
  *   GPTQ   X.qweight I32 [K / P][N], X.qzeros I32 [G][N / P], X.scales [G][N], X.g_idx I32 [K]: the
- *          group of each k; P integers fill a word, the first in its lowest bits. In the first
- *          version of the format a word of zeros is less by one in each of its integers.
- *   packed X.weight_packed I32 [N][K / P], X.weight_scale [N][G], X.weight_zero_point I32 [N / P][G]
- *          or I8 [N][G], X.weight_g_idx I32 [K]; without zeros they are the middle, 2^(bits - 1)
+ *          group of each k. In the first version of the format the zeros are less by one.
+ *   packed X.weight_packed I32 [N][K / P], X.weight_scale [N][G], X.weight_zero_point
+ *          I32 [N / P][G] or I8 [N][G], X.weight_g_idx I32 [K]; without zeros they are the middle,
+ *          2^(bits - 1)
  *   bytes  X.weight I8 [N][K], X.weight_scale [N][G], X.weight_zero_point I8 [N][G]
  *   fp8    X.weight F8_E4M3 [N][K], X.weight_scale or, with the same meaning, X.weight_scale_inv:
  *          one for the tensor, [N][1] for rows, or one for each block of rows and columns

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/stored: small random models whose matrices are stored quantized, one folder for
-each format, with elements that the format's definition gives and logits of transformers.
+"""Makes tests/golden/stored: small random models whose matrices are stored quantized, one folder
+for each format, with elements that the format's definition gives and logits of transformers.
 
     python tests/oracle/stored_golden.py OUT
 
 needs torch, transformers 5 and compressed-tensors. The integers of compressed-tensors are packed by
-its own pack_to_int32, fp8 is torch's; the words of AWQ and GPTQ are put together here as AutoAWQ and
-GPTQModel do (packing_utils.py, qlinear). A folder has config.json, model.safetensors and
+its own pack_to_int32, fp8 is torch's; the words of AWQ and GPTQ are put together here as AutoAWQ
+and GPTQModel do (packing_utils.py, qlinear). A folder has config.json, model.safetensors and
     elements.json  {"name": [[row, column, value as hex]]}: scale * (q - zero) or scale * fp8, in
                    float64, rounded once to float32
     prompt.json    as tests/golden/models have it; tolerance_rms is the distance of a run whose

@@ -113,7 +113,7 @@ static const struct allowed weight_keys[] = {
     {0},
 };
 
-/* Of the other methods only the keys that change what a number means; tools add many others. */
+/* Keys of the other methods that change what a number means. Tools write many more. */
 static const struct allowed awq_keys[] = {
     {"bits", {"4"}, false, true},
     {"version", {"\"gemm\"", "\"GEMM\""}, false, false},
