@@ -26,5 +26,5 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   set_source_files_properties(${KERNELS}/neon.c PROPERTIES COMPILE_OPTIONS "${KERNEL_OPTIONS}")
 endif()
 set_source_files_properties(${KERNELS}/plain.c ${KERNELS}/quant/plain.c ${KERNELS}/kernels.c
-  ${KERNELS}/packed_matrix.c
+  ${KERNELS}/packed_matrix.c ${KERNELS}/fp8_matrix.c
   model/numerics/quant.c PROPERTIES COMPILE_OPTIONS "${KERNEL_OPTIONS}")

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "model/backend/cpu/kernels/fp8_matrix.h"
 #include "model/backend/cpu/kernels/packed_matrix.h"
 #include "model/backend/cpu/kernels/quant/quant.h"
 
@@ -83,6 +84,10 @@ struct kernels {
      * 64-column blocks first_block .. end_block. Writes only columns < n_out. Each output is one
      * chain, whatever the rows and the blocks are. Never allocates. */
     void (*matmul)(const struct packed_matrix *w, const struct matmul_call *call);
+
+    /* As matmul, on fp8 weights: of each run of k the chain from zero, then out = fma(chain, scale,
+     * out), one run after the other. Panels are the same. */
+    void (*fp8_matmul)(const struct fp8_matrix *w, const struct matmul_call *call);
 
     /* One dot step for tests: acc[16] <- acc + w(odd) * x(odd), then + w(even) * x(even). */
     void (*dot_step)(float acc[16], const uint16_t w[32], uint32_t x_pair);

@@ -26,6 +26,7 @@ enum {
 };
 
 #include "model/backend/cpu/kernels/attention.h"
+#include "model/backend/cpu/kernels/fp8.h"
 #include "model/backend/cpu/kernels/lanes.h"
 #include "model/backend/cpu/kernels/matmul.h"
 
@@ -59,4 +60,7 @@ static void dot_step(float acc[16], const uint16_t w[32], uint32_t x_pair)
         .squares = squares, .swiglu = swiglu, .geglu = geglu, .softcap = softcap,                 \
         .scores = scores, .max = max_of, .exp_sum = exp_sum, .weighted_sum = weighted_sum,        \
         .quant = (integers)                                                                       \
+        .fp8_matmul = fp8_matmul, .dot_step = dot_step, .rmsnorm = rmsnorm,                       \
+        .rmsnorm_head = rmsnorm_head, .swiglu = swiglu, .scores = scores, .max = max_of,          \
+        .exp_sum = exp_sum, .weighted_sum = weighted_sum, .quant = (integers)                     \
     }
