@@ -47,17 +47,31 @@ CHAINS = [[*ids("ab"), END, START, *ids("cd"), EOS], [*ids("ef"), FIM, *ids("gh"
 world = None
 
 
+def snapshot_folder(cache, name, revision, commit):
+    """The folder of a snapshot in a new Hugging Face cache, for the files of a model."""
+    top = os.path.join(cache, "models--" + name.replace("/", "--"))
+    os.makedirs(os.path.join(top, "refs"))
+    os.makedirs(os.path.join(top, "snapshots"))
+    with open(os.path.join(top, "refs", revision), "w", encoding="utf-8") as file:
+        file.write(commit)
+    return os.path.join(top, "snapshots", commit)
+
+
 def setUpModule():
+    """The models lie in a Hugging Face cache, and all programs know them by their names there."""
     global world
-    world = Cluster(BUILD, target="", draft=None, http=True)
-    world.target = write_chain_model(
-        os.path.join(world.folder, "target"), CHAINS, added=ADDED, post_processor=BEGINS,
+    world = Cluster(BUILD, target="some/chain-1.5", draft=None, http=True)
+    cache = os.path.join(world.folder, "hub")
+    world.environment["HF_HUB_CACHE"] = cache
+    write_chain_model(
+        snapshot_folder(cache, "some/chain-1.5", "main", "0a1b2c"), CHAINS, added=ADDED, post_processor=BEGINS,
         config={"bos_token_id": BEGIN, "eos_token_id": EOS},
         files={"chat_template.jinja": TEMPLATE,
                "tokenizer_config.json": {"eos_token": {"content": "<|im_end|>"}},
                "generation_config.json": {"eos_token_id": [EOS, PLAIN_END], "temperature": 0}})
-    world.draft = write_chain_model(
-        os.path.join(world.folder, "draft"), [ids("abc"), ids("efgh")], added=ADDED,
+    world.draft = "other/draft@v1"
+    write_chain_model(
+        snapshot_folder(cache, "other/draft", "v1", "77"), [ids("abc"), ids("efgh")], added=ADDED,
         post_processor=BEGINS, files={"chat_template.jinja": "DRAFT:" + TEMPLATE})
     world.__enter__()
 
@@ -91,6 +105,21 @@ def complete(prompt, **body):
 
 def prompt_tokens(path, **body):
     return post(path, {"max_tokens": 1, **body})["usage"]["prompt_tokens"]
+
+
+class Names(unittest.TestCase):
+    def test_models_of_the_cache_have_their_name(self):
+        with urllib.request.urlopen(world.url + "/v1/models/some/chain-1.5", timeout=60) as answer:
+            self.assertEqual(json.load(answer)["id"], "some/chain-1.5")
+        described = world.outrider("describe").stdout
+        self.assertIn("some/chain-1.5", described)
+        self.assertIn("other/draft", described)
+        told = world.outrider("tokenize", "-m", "some/chain-1.5", "--ids", "ab").stdout
+        self.assertEqual(told.split(), ["97", "98"])
+
+    def test_what_is_missing_has_a_command(self):
+        failed = world.outrider("tokenize", "-m", "some/thing", "ab")
+        self.assertIn("hf download some/thing", failed.stderr)
 
 
 class Prompts(unittest.TestCase):
