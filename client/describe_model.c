@@ -18,7 +18,7 @@ struct local_model {
     struct checkpoint *ck;
     const struct model_config *cfg;
     char name[NAME_BYTES];
-    struct stored_kind kinds[STORED_KINDS_MAX];
+    struct kind_count kinds[STORED_KINDS_MAX];
     int n_kinds;
     uint64_t n_bytes, n_parameters;
     struct tokenizer *tok; /* NULL: there is none that is understood */
@@ -73,7 +73,7 @@ static void print_number(const char *name, int number)
     printf("%-22s%d\n", name, number);
 }
 
-static void print_kind(const struct stored_kind *kind, const char *name)
+static void print_kind(const struct kind_count *kind, const char *name)
 {
     printf("%-22s%s: %d tensor%s, %.1f MB", name, kind->name, kind->n_tensors,
            kind->n_tensors == 1 ? "" : "s", (double)kind->n_bytes * 1e-6);
@@ -114,7 +114,7 @@ static json_t *kinds_json(const struct local_model *m)
 {
     json_t *list = json_array();
     for (int i = 0; i < m->n_kinds; i++) {
-        const struct stored_kind *kind = &m->kinds[i];
+        const struct kind_count *kind = &m->kinds[i];
         json_array_append_new(list, json_pack("{ss si si sI}", "type", kind->name, "tensors",
                                               kind->n_tensors, "rounded", kind->n_rounded, "bytes",
                                               (json_int_t)kind->n_bytes));

@@ -32,17 +32,17 @@ static bool is_multiplied(const struct checkpoint *ck, enum tensor_role role)
            role == ROLE_FROM_FFN;
 }
 
-static struct stored_kind *find(struct stored_kind *kinds, int *n, const char *name)
+static struct kind_count *find(struct kind_count *kinds, int *n, const char *name)
 {
     for (int i = 0; i < *n; i++) {
         if (strcmp(kinds[i].name, name) == 0) return &kinds[i];
     }
     if (*n == STORED_KINDS_MAX) return NULL;
-    kinds[*n] = (struct stored_kind){.name = name};
+    kinds[*n] = (struct kind_count){.name = name};
     return &kinds[(*n)++];
 }
 
-int checkpoint_kinds(const struct checkpoint *ck, struct stored_kind kinds[STORED_KINDS_MAX])
+int checkpoint_kinds(const struct checkpoint *ck, struct kind_count kinds[STORED_KINDS_MAX])
 {
     size_t n_specs;
     const struct tensor_spec *specs = checkpoint_tensors(ck, &n_specs);
@@ -53,7 +53,7 @@ int checkpoint_kinds(const struct checkpoint *ck, struct stored_kind kinds[STORE
         if (checkpoint_find(ck, specs[i].name, specs[i].n_rows, specs[i].n_cols, &weight, &err)) {
             continue;
         }
-        struct stored_kind *kind = find(kinds, &n, name_of(&weight));
+        struct kind_count *kind = find(kinds, &n, name_of(&weight));
         if (!kind) continue;
         bool is_wide = weight.dtype == DTYPE_F32 || weight.dtype == DTYPE_F16;
         kind->n_tensors++;
@@ -75,7 +75,7 @@ static void show(char text[STORED_KINDS_BYTES], const char *name, int n)
 void checkpoint_show_kinds(const struct checkpoint *ck, char text[STORED_KINDS_BYTES],
                            char rounded[STORED_KINDS_BYTES])
 {
-    struct stored_kind kinds[STORED_KINDS_MAX];
+    struct kind_count kinds[STORED_KINDS_MAX];
     int n = checkpoint_kinds(ck, kinds);
     strcpy(text, "none");
     strcpy(rounded, "none");

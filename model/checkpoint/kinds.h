@@ -8,7 +8,7 @@
 
 enum { STORED_KINDS_MAX = 32, STORED_KINDS_BYTES = 512 };
 
-struct stored_kind {
+struct kind_count {
     const char *name; /* "Q4_K", "BF16", "int8"; of a synthetic model "synthetic" */
     int n_tensors;
     int n_rounded; /* matrices of them whose elements are rounded to bf16 */
@@ -17,7 +17,7 @@ struct stored_kind {
 
 /* Counts the tensors that the config asks for, by their types, in the order in which they come
  * first. Returns the number of kinds. */
-int checkpoint_kinds(const struct checkpoint *ck, struct stored_kind kinds[STORED_KINDS_MAX]);
+int checkpoint_kinds(const struct checkpoint *ck, struct kind_count kinds[STORED_KINDS_MAX]);
 
 /* Writes "F32:57,Q8_0:155" into text, and into rounded the matrices that are rounded to bf16, in
  * the same form; "none". */

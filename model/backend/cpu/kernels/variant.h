@@ -56,11 +56,8 @@ static void dot_step(float acc[16], const uint16_t w[32], uint32_t x_pair)
 #define KERNELS_TABLE(text, integers)                                                             \
     {                                                                                             \
         .name = (text), .panel_words = panel_words, .fill_panels = fill_panels, .matmul = matmul, \
-        .dot_step = dot_step, .rmsnorm = rmsnorm, .rmsnorm_head = rmsnorm_head,                   \
-        .squares = squares, .swiglu = swiglu, .geglu = geglu, .softcap = softcap,                 \
-        .scores = scores, .max = max_of, .exp_sum = exp_sum, .weighted_sum = weighted_sum,        \
-        .quant = (integers)                                                                       \
         .fp8_matmul = fp8_matmul, .dot_step = dot_step, .rmsnorm = rmsnorm,                       \
-        .rmsnorm_head = rmsnorm_head, .swiglu = swiglu, .scores = scores, .max = max_of,          \
-        .exp_sum = exp_sum, .weighted_sum = weighted_sum, .quant = (integers)                     \
+        .rmsnorm_head = rmsnorm_head, .squares = squares, .swiglu = swiglu, .geglu = geglu,       \
+        .softcap = softcap, .scores = scores, .max = max_of, .exp_sum = exp_sum,                  \
+        .weighted_sum = weighted_sum, .quant = (integers)                                         \
     }

@@ -230,7 +230,9 @@ START_TEST(gate_and_up_may_be_of_different_kinds)
     }
     struct matrix m = open_source(be, &source);
     ck_assert_int_eq(m.n_sections, _i ? 2 : 1);
-    be->ops->matmul_swiglu(be, &m, NULL, in, ROWS, gate_up, hidden);
+    const struct gated_mlp args = {
+        .matrix = &m, .in = in, .n = ROWS, .gate_up = gate_up, .h = hidden};
+    be->ops->matmul_gated(be, &args);
     ck_assert_mem_eq(hidden, wanted, sizeof wanted);
     be->ops->matrix_close(be, &m);
     be->ops->close(be);
