@@ -24,10 +24,20 @@ static void check(const struct model_config *cfg)
     demand(slices >= 1 && slices <= 8 && cfg->n_heads % slices == 0);
     demand(cfg->max_positions > 0);
     for (int i = 0; i < cfg->n_layers; i++) {
-        demand(config_layer(cfg, i)->window >= 0);
+        const struct layer_kind *kind = config_layer(cfg, i);
+        demand(kind->window >= 0 && kind->rope >= ROPE_NONE && kind->rope < ROPES_MAX);
+        demand(kind->attention_scale >= 0 && kind->attention_scale <= 1e6f);
+        demand(kind->attention_softcap >= 0 && kind->residual_scale >= 0);
     }
-    demand(cfg->ropes[0].theta > 1 && cfg->ropes[0].factor > 0 &&
-           cfg->ropes[0].attention_factor > 0);
+    for (int i = 0; i < config_n_ropes(cfg); i++) {
+        const struct rope_config *rope = &cfg->ropes[i];
+        demand(rope->theta > 1 && rope->factor > 0 && rope->attention_factor > 0);
+        demand(rope->rotary_dim >= 0 && rope->rotary_dim < cfg->head_dim &&
+               rope->rotary_dim % 2 == 0);
+        demand(rope->kind != ROPE_LONG || rope->divisors[0] > 0);
+    }
+    demand(cfg->logit_scale >= 0 && cfg->logit_softcap >= 0 && cfg->embedding_scale >= 0);
+    demand(cfg->query_period >= 0);
     demand(cfg->norm_eps > 0 && cfg->ends.n <= END_IDS_MAX && cfg->bos_id < cfg->vocab_size);
     for (int i = 0; i < cfg->ends.n; i++) {
         demand(cfg->ends.ids[i] >= 0 && cfg->ends.ids[i] < cfg->vocab_size);
