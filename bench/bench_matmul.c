@@ -244,21 +244,13 @@ static void bench_shape(struct pass *p, struct shape shape, const struct setting
     show_rows(p, s);
 }
 
-/* The form that is multiplied by the same instructions. */
-static enum weight_form peak_form(const struct pass *p)
-{
-    const struct group_form *f = &group_forms[p->form];
-    if (p->form == WEIGHTS_BF16) return WEIGHTS_BF16;
-    return f->low_bits == 8 || f->is_table ? WEIGHTS_INT8 : WEIGHTS_INT4;
-}
-
 static int bench_threads(struct pass *p, const struct settings *s, int n_threads, struct error *err)
 {
     static const struct shape shapes[] = {
         {4096, 4096}, {4096, 14336}, {14336, 4096}, {2048, 2048}, {2048, 8192}};
     struct bench_limits limits = {.team = NULL};
     int rc = 0, n_shapes = s->quick ? 1 : (int)(sizeof shapes / sizeof *shapes);
-    TRY(bench_limits_open(&limits, n_threads, p->kernels->name, peak_form(p), err));
+    TRY(bench_limits_open(&limits, n_threads, p->kernels->name, p->form, err));
     p->limits = &limits;
     printf("kernels %s, %s, %d thread%s, peak of %s in registers\n", p->kernels->name,
            weight_form_name(p->form), n_threads, n_threads > 1 ? "s" : "", limits.peak->loop);

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "model/numerics/group.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #define REGISTER "v"
@@ -138,12 +140,22 @@ static const struct bench_peak peaks[] = {
     {"plain", WEIGHTS_INT4, "16-bit multiply + add of 128 bits", 16 * PLAIN_CHAINS, plain_int4},
 };
 
+/* The form whose loop has the instructions that `form` is multiplied with. A model of blocks may
+ * have any forms, of which those of few bits are the fastest. */
+static enum weight_form loop_form(enum weight_form form)
+{
+    const struct group_form *f = &group_forms[form];
+    if (form == WEIGHTS_BLOCKS) return WEIGHTS_INT4;
+    if (!f->low_bits) return form;
+    return f->low_bits == 8 || f->is_table ? WEIGHTS_INT8 : WEIGHTS_INT4;
+}
+
 int bench_peak_find(const struct bench_peak **peak, const char *kernels, enum weight_form form,
                     struct error *err)
 {
     for (size_t i = 0; i < sizeof peaks / sizeof *peaks; i++) {
         *peak = &peaks[i];
-        if (strcmp(peaks[i].kernels, kernels) == 0 && peaks[i].form == form) return 0;
+        if (strcmp(peaks[i].kernels, kernels) == 0 && peaks[i].form == loop_form(form)) return 0;
     }
     *peak = NULL;
     return error_set(err, ERR_UNSUPPORTED,
