@@ -9,6 +9,8 @@
 #include "model/tokenizer/gguf/ends.h"
 #include "model/tokenizer/gguf/pre_tokenizers.h"
 
+enum { ADDED_TOKENS_MAX = 1 << 18 };
+
 static const char space_mark[] = "\xe2\x96\x81";
 
 /* The keys of the metadata, with the defaults of those that are missing. */
@@ -163,9 +165,15 @@ static json_t *make_byte_level(const struct convention *c)
 
 /* ---- added tokens and the template ---- */
 
-/* The reader takes texts that end in a NUL. */
-static int check_added(const struct gguf *gguf, struct gguf_text token, int id, struct error *err)
+/* The reader takes texts that end in a NUL. n: the added tokens before this one. */
+static int check_added(const struct gguf *gguf, struct gguf_text token, int id, size_t n,
+                       struct error *err)
 {
+    if (n >= ADDED_TOKENS_MAX) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%s: more than %d tokens of tokenizer.ggml.tokens are no normal ones",
+                         gguf_origin(gguf), (int)ADDED_TOKENS_MAX);
+    }
     if (!memchr(token.data, 0, token.len)) return 0;
     return error_set(err, ERR_UNSUPPORTED, "%s: the special token %d holds a NUL",
                      gguf_origin(gguf), id);
@@ -181,7 +189,7 @@ static int make_added(json_t **out, const struct gguf *gguf, const struct gguf_v
         bool is_special = v->types[i] == GGUF_TOKEN_CONTROL || v->types[i] == GGUF_TOKEN_UNKNOWN ||
                           gguf_token_ends(v, i);
         if (!v->tokens[i].len || (!is_special && v->types[i] != GGUF_TOKEN_USER_DEFINED)) continue;
-        TRY(check_added(gguf, v->tokens[i], i, err));
+        TRY(check_added(gguf, v->tokens[i], i, json_array_size(list), err));
         json_t *token = json_pack("{s:i, s:s%, s:b, s:b}", "id", i, "content", v->tokens[i].data,
                                   v->tokens[i].len, "special", (int)is_special, "normalized", 0);
         if (json_array_append_new(list, token)) {

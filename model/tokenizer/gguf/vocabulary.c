@@ -63,6 +63,11 @@ static int read_tokens(struct gguf_vocabulary *v, const struct gguf *gguf, struc
     const uint8_t *at = list.data;
     for (int i = 0; i < v->n; i++) {
         v->tokens[i] = gguf_next_text(&at);
+        if (v->tokens[i].len > GGUF_TOKEN_BYTES_MAX) {
+            return error_set(err, ERR_UNSUPPORTED,
+                             "%s: token %d of tokenizer.ggml.tokens has %zu bytes, more than %d",
+                             gguf_origin(gguf), i, v->tokens[i].len, (int)GGUF_TOKEN_BYTES_MAX);
+        }
         if (is_utf8(v->tokens[i])) continue;
         return error_set(err, ERR_FORMAT, "%s: token %d of tokenizer.ggml.tokens is not UTF-8",
                          gguf_origin(gguf), i);

@@ -13,6 +13,9 @@ enum gguf_token_type {
     GGUF_TOKEN_BYTE = 6
 };
 
+/* Longer tokens are refused, because every way of cutting a token in two is looked at. */
+enum { GGUF_TOKEN_BYTES_MAX = 4096 };
+
 /* Where the file has no merges, they follow from the ranks of the tokens. */
 enum gguf_ranking {
     GGUF_RANK_MERGES, /* the file has merges */

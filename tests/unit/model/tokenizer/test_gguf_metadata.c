@@ -8,6 +8,7 @@
 #include "base/system/file.h"
 #include "model/gguf/gguf.h"
 #include "model/tokenizer/gguf/pre_tokenizers.h"
+#include "model/tokenizer/gguf/vocabulary.h"
 #include "model/tokenizer/tokenizer.h"
 #include "tests/support/gguf_tokenizer_file.h"
 
@@ -307,6 +308,39 @@ START_TEST(tokens_and_merges_that_make_no_sense_are_refused)
 }
 END_TEST
 
+START_TEST(tokens_that_are_too_long_or_too_special_are_refused)
+{
+    enum { LENGTH = 4097, TOKENS = (1 << 18) + 1 };
+    char *text = calloc(LENGTH + 1, 1);
+    struct file f;
+    memset(text, 'a', LENGTH);
+    begin(&f, "gpt2", "gpt-2");
+    put_texts(&f, "tokenizer.ggml.tokens", (const char *const[]){text}, 1);
+    refuse(&f, ERR_UNSUPPORTED, "token 0 of tokenizer.ggml.tokens has 4097 bytes, more than 4096");
+    begin(&f, "gpt2", "gpt-2");
+    gguf_put_array(&f.w, "tokenizer.ggml.tokens", GGUF_STRING, TOKENS);
+    for (int i = 0; i < TOKENS; i++) {
+        snprintf(text, LENGTH, "%d", i);
+        gguf_put_text(&f.w, text);
+    }
+    gguf_put_array(&f.w, "tokenizer.ggml.token_type", GGUF_INT32, TOKENS);
+    for (int i = 0; i < TOKENS; i++)
+        gguf_put_u32(&f.w, GGUF_TOKEN_USER_DEFINED);
+    f.n_keys += 2;
+    put_texts(&f, "tokenizer.ggml.merges", NULL, 0);
+    refuse(&f, ERR_UNSUPPORTED, "more than 262144 tokens");
+    static const char *const nul[] = {"a"};
+    static const int control[] = {3};
+    begin(&f, "gpt2", "gpt-2");
+    put_texts(&f, "tokenizer.ggml.tokens", nul, 1);
+    f.w.data[f.w.len - 1] = '\0';
+    put_types(&f, control, 1);
+    put_texts(&f, "tokenizer.ggml.merges", NULL, 0);
+    refuse(&f, ERR_UNSUPPORTED, "the special token 0 holds a NUL");
+    free(text);
+}
+END_TEST
+
 START_TEST(ids_out_of_range_are_refused)
 {
     struct file f;
@@ -359,6 +393,7 @@ int main(void)
     tcase_add_test(tcase, tokenizers_that_are_not_understood_are_named);
     tcase_add_test(tcase, lists_of_the_wrong_type_or_length_are_refused);
     tcase_add_test(tcase, tokens_and_merges_that_make_no_sense_are_refused);
+    tcase_add_test(tcase, tokens_that_are_too_long_or_too_special_are_refused);
     tcase_add_test(tcase, ids_out_of_range_are_refused);
     tcase_add_test(tcase, token_without_a_text_has_no_text);
     suite_add_tcase(suite, tcase);

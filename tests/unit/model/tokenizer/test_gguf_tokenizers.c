@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "base/system/file.h"
+#include "base/text/buffer.h"
 #include "model/gguf/gguf.h"
 #include "model/tokenizer/tokenizer.h"
 #include "tests/support/gguf_writer.h"
@@ -145,11 +146,48 @@ START_TEST(golden_ids_equal_those_of_transformers)
 }
 END_TEST
 
+/* U+2581 means a blank to SentencePiece, which is what comes back. */
+START_TEST(texts_come_back)
+{
+    static const char *const names[] = {"gpt-2", "deepseek-v3", "gemma"};
+    struct tokenizer *tok = open_golden(names[_i]);
+    json_t *root = load_texts(), *text;
+    size_t i, n_compared = 0;
+    json_array_foreach(json_object_get(root, "texts"), i, text)
+    {
+        const char *wanted = json_string_value(text), *part;
+        size_t wanted_len = json_string_length(text), len;
+        struct token_ids ids = {0};
+        struct buffer made = {0};
+        struct detokenizer *detok;
+        if (strstr(wanted, "\xe2\x96\x81")) continue;
+        CHECK_OK(tokenizer_encode(tok, wanted, wanted_len, TOKENIZER_PARSE_SPECIAL, &ids, &err));
+        CHECK_OK(detokenizer_open(&detok, tok, false, &err));
+        for (size_t j = 0; j < ids.n; j++) {
+            CHECK_OK(detokenizer_push(detok, ids.data[j], &part, &len, &err));
+            CHECK_OK(buffer_append(&made, part, len, &err));
+        }
+        CHECK_OK(detokenizer_finish(detok, &part, &len, &err));
+        CHECK_OK(buffer_append(&made, part, len, &err));
+        ck_assert_msg(made.len == wanted_len && memcmp(made.data, wanted, wanted_len) == 0,
+                      "%s, text %zu: \"%s\"", names[_i], i, wanted);
+        detokenizer_close(detok);
+        token_ids_free(&ids);
+        buffer_free(&made);
+        n_compared++;
+    }
+    ck_assert_uint_gt(n_compared, 700);
+    tokenizer_close(tok);
+    json_decref(root);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gguf_tokenizers");
     TCase *tcase = tcase_create("golden");
     tcase_add_loop_test(tcase, golden_ids_equal_those_of_transformers, 0, 9);
+    tcase_add_loop_test(tcase, texts_come_back, 0, 3);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
