@@ -79,6 +79,13 @@ class PublishedModel(unittest.TestCase):
         for text, ids, want in zip(texts, of_file, of_folder):
             self.assertEqual(ids, want, repr(text))
 
+    def test_the_gguf_file_may_be_the_draft_of_the_folder(self):
+        """Whose token tables must be equal."""
+        folder = os.path.join(self.folder, "SmolLM2-135M-Instruct")
+        made = {gguf_tokenizers.fingerprint(BUILD, model)
+                for model in (smollm2.packaged_file(), folder)}
+        self.assertEqual(len(made), 1)
+
     def test_greedy_texts_are_those_of_transformers(self):
         n_equal = n_all = 0
         for prompt in PROMPTS:

@@ -1,9 +1,10 @@
 /* ctest: libs=tokenizer */
 /* Prints the ids of texts, one line for each.
  *
- *     prog_tokenize MODEL [literal]    reads texts from the standard input, one line for each, as
- *                                      hexadecimal bytes; literal: texts of special tokens are
- *                                      plain text */
+ *     prog_tokenize MODEL              reads texts from the standard input, one line for each, as
+ *                                      hexadecimal bytes
+ *     prog_tokenize MODEL literal      texts of special tokens are plain text
+ *     prog_tokenize MODEL fingerprint  prints that of the token table before */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,8 +42,12 @@ int main(int argc, char **argv)
     char *line = NULL;
     size_t size = 0;
     if (argc < 2) return 2;
-    unsigned flags = argc > 2 && strcmp(argv[2], "literal") == 0 ? 0 : TOKENIZER_PARSE_SPECIAL;
+    const char *wish = argc > 2 ? argv[2] : "";
+    unsigned flags = strcmp(wish, "literal") == 0 ? 0 : TOKENIZER_PARSE_SPECIAL;
     int rc = tokenizer_open(&tok, argv[1], &err);
+    if (!rc && strcmp(wish, "fingerprint") == 0) {
+        printf("%016" PRIx64 "\n", tokenizer_fingerprint(tok));
+    }
     while (!rc && getline(&line, &size, stdin) >= 0) {
         size_t len = from_hex(line);
         rc = print_ids(tok, line, len, flags, &err);

@@ -31,6 +31,13 @@ def wanted_ids(name):
     return [[next(numbers) for _ in range(n - 1)] for n in numbers]
 
 
+def fingerprint(build, model):
+    """Returns that of the model's token table."""
+    return subprocess.run([os.path.join(build, "tests", "prog_tokenize"), model, "fingerprint"],
+                          text=True, timeout=60, check=True, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE).stdout
+
+
 def encode(build, model, made):
     """The ids of each text by the tokenizer of a model."""
     done = subprocess.run(

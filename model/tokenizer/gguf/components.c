@@ -73,8 +73,8 @@ static json_t *replace(const char *kind, const char *pattern, const char *conten
                      content);
 }
 
-/* Sets members of a node, whose references are taken over, as that of the node; NULL, also for a
- * NULL among them: there is no memory. jansson's json_pack would lose some of them then. */
+/* Returns the node with one member more, or NULL: there is no memory. Takes both references over.
+ * json_pack would lose those that come after one that fails. */
 static json_t *with_member(json_t *node, const char *key, json_t *value)
 {
     if (!json_object_set_new(node, key, value)) return node;

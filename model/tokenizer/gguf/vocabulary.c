@@ -3,6 +3,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,6 +97,20 @@ out:
     return rc;
 }
 
+/* Converters write [PAD7] for id 7 where the model's embedding has a row more than its tokenizer
+ * has tokens. Without these the table equals that of the model's folder, so that the one may be
+ * the draft of the other. */
+static void drop_placeholders(struct gguf_vocabulary *v)
+{
+    char text[24];
+    for (int i = 0; i < v->n; i++) {
+        if (v->types[i] != GGUF_TOKEN_UNUSED) continue;
+        size_t len = (size_t)snprintf(text, sizeof text, "[PAD%d]", i);
+        if (v->tokens[i].len == len && memcmp(v->tokens[i].data, text, len) == 0)
+            v->tokens[i].len = 0;
+    }
+}
+
 /* Gemma's files have no merges, and the scores of its runs of blanks do not say when they are made:
  * the order of all its tokens does. */
 static bool is_gemma(const struct gguf_text *architecture)
@@ -177,7 +192,9 @@ int gguf_tokens_read(struct gguf_vocabulary *v, const struct gguf *gguf, struct 
 {
     *v = (struct gguf_vocabulary){.ranking = GGUF_RANK_MERGES};
     int rc = read_tokens(v, gguf, err);
-    return rc ? rc : read_types(v, gguf, err);
+    if (!rc) rc = read_types(v, gguf, err);
+    if (!rc) drop_placeholders(v);
+    return rc;
 }
 
 int gguf_vocabulary_read(struct gguf_vocabulary *v, const struct gguf *gguf, struct error *err)

@@ -359,17 +359,21 @@ END_TEST
 
 START_TEST(token_without_a_text_has_no_text)
 {
-    static const char *const tokens[] = {"a", "", "", "b"};
+    static const char *const tokens[] = {"a", "", "[PAD2]", "b"};
+    static const int types[] = {1, 1, 5, 1};
     struct tokenizer *tok;
     struct file f;
     size_t len;
     begin(&f, "gpt2", "gpt-2");
     put_texts(&f, "tokenizer.ggml.tokens", tokens, COUNT(tokens));
+    put_types(&f, types, COUNT(types));
     put_texts(&f, "tokenizer.ggml.merges", NULL, 0);
     CHECK_OK(open_file(&tok, &f));
     ck_assert_int_eq(tokenizer_vocab_size(tok), 4);
-    tokenizer_piece(tok, 1, &len);
-    ck_assert_uint_eq(len, 0);
+    for (int id = 1; id <= 2; id++) { /* the second one fills a row of the embedding */
+        tokenizer_piece(tok, id, &len);
+        ck_assert_uint_eq(len, 0);
+    }
     ck_assert_str_eq(ids_of(tok, "ab", 0), "0,3");
     tokenizer_close(tok);
 }
