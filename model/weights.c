@@ -48,7 +48,8 @@ static int add_part(struct loader *ld, struct matrix_source *source, int layer,
     *part = (struct matrix_part){
         .first_row = t->first_row, .n_rows = t->n_rows, .first_col = t->first_col};
     int rc = checkpoint_find(ld->ck, name, t->all_rows, t->all_cols, &part->weight, ld->err);
-    if (rc || weight_form_of(&part->weight) == WEIGHTS_BF16) return rc;
+    enum weight_form form = rc ? WEIGHTS_BF16 : weight_form_of(&part->weight);
+    if (rc || form == WEIGHTS_BF16 || form == WEIGHTS_FP8) return rc;
     if (t->first_col % QUANT_GROUP == 0 && source->n_in % QUANT_GROUP == 0) return 0;
     return error_set(ld->err, ERR_UNSUPPORTED,
                      "%s: %s is cut into slices of %d, which is no multiple of the group of %d",

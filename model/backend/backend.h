@@ -31,6 +31,8 @@ struct matrix_section {
     enum weight_form form;
     int first, n_out; /* columns */
     size_t offset;    /* of its data in that of the matrix */
+    /* WEIGHTS_FP8: k that share a scale, 0 for all of them, and how many of the first ones do. */
+    int run, first_run;
 };
 
 /* A weight matrix in the backend's own layout. A model that is stored in blocks may have parts of

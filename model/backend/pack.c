@@ -20,6 +20,10 @@ static uint64_t hash_place(uint64_t hash, const struct weight *weight, int row, 
         weight_read_bf16(weight, row, col, n, sample);
         return XXH3_64bits_withSeed(sample, (size_t)n * sizeof *sample, hash);
     }
+    if (weight->dtype == DTYPE_STORED) {
+        const uint64_t words[] = {hash, stored_hash(weight, row, col, n)};
+        return XXH3_64bits(words, sizeof words);
+    }
     if (form != WEIGHTS_INT8 && form != WEIGHTS_INT4) {
         size_t bytes;
         const uint8_t *run = weight_run(weight, row, col, n, &bytes);
@@ -55,9 +59,10 @@ static uint64_t identity_of(const struct pack_request *request, int ordinal)
     for (int i = 0; i < source->n_parts; i++) {
         const struct matrix_part *part = &source->parts[i];
         const struct weight *w = &part->weight;
-        len = snprintf(text, sizeof text, "%d %d %d %d.%d %d %d %d %016" PRIx64 " %a %a",
+        len = snprintf(text, sizeof text, "%d %d %d %d.%d.%d.%d %d %d %d %016" PRIx64 " %a %a",
                        part->first_row, part->n_rows, part->first_col, (int)w->dtype, (int)w->block,
-                       w->group, w->n_rows, w->n_cols, w->seed, (double)w->scale, (double)w->mean);
+                       (int)w->stored.kind, w->stored.group, w->group, w->n_rows, w->n_cols,
+                       w->seed, (double)w->scale, (double)w->mean);
         hash = XXH3_64bits_withSeed(text, (size_t)len, hash);
         if (part->row_list) {
             hash = XXH3_64bits_withSeed(part->row_list,

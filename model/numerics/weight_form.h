@@ -3,9 +3,10 @@
 
 #include "base/error.h"
 
-/* WEIGHTS_FP8 is a form of matrices on a GPU only: no model is stored in it. WEIGHTS_BLOCKS is a
- * form of models only: each of its matrices has the form of its own stored kind, which is bf16 or
- * one of the forms after it (model/numerics/group.h says what they are). */
+/* WEIGHTS_FP8 is a form of matrices: on a GPU that of --weights fp8, on the CPU that of stored fp8.
+ * WEIGHTS_BLOCKS is a form of models only: each of its matrices has the form of its own stored
+ * kind, which is bf16, fp8 or one of the forms after it (model/numerics/group.h says what they
+ * are). */
 enum weight_form {
     WEIGHTS_BF16,
     WEIGHTS_INT8,

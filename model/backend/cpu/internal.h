@@ -131,6 +131,18 @@ void cpu_bf16_prepare(struct cpu_matmul *job);
 void cpu_bf16_multiply(const struct cpu_matmul *job, int i, const struct matrix_section *section,
                        int first_block, int end_block);
 
+struct matmul_rows cpu_bf16_job_rows(const struct cpu_matmul *job);
+
+/* matrix_fp8.c */
+/* A section of fp8: adds a part to its runs; bytes; packs and multiplies blocks of 64 columns, whose
+ * rows cpu_bf16_prepare has prepared. */
+void cpu_fp8_add(struct matrix_section *section, const struct matrix_part *part);
+size_t cpu_fp8_bytes(const struct matrix *m, const struct matrix_section *section);
+void cpu_fp8_fill(const struct cpu_fill *fill, const struct matrix_section *section, void *data,
+                  int first_block, int end_block);
+void cpu_fp8_multiply(const struct cpu_matmul *job, int i, const struct matrix_section *section,
+                      int first_block, int end_block);
+
 /* matrix_blocks.c */
 extern const struct cpu_matrix_ops cpu_matrix_blocks_ops;
 

@@ -309,7 +309,7 @@ static void bf16_fill(const void *arg, void *data, int first_block, int end_bloc
     cpu_bf16_fill(arg, NULL, data, first_block, end_block);
 }
 
-static struct matmul_rows job_rows(const struct cpu_matmul *job)
+struct matmul_rows cpu_bf16_job_rows(const struct cpu_matmul *job)
 {
     return (struct matmul_rows){.in = job->in,
                                 .stride = job->in_stride,
@@ -321,7 +321,7 @@ static struct matmul_rows job_rows(const struct cpu_matmul *job)
 static void panels_member(void *arg, int member, int n_members)
 {
     const struct cpu_matmul *job = arg;
-    const struct matmul_rows rows = job_rows(job);
+    const struct matmul_rows rows = cpu_bf16_job_rows(job);
     int begin, end;
     team_range(rows.n_in / 2, 1, member, n_members, &begin, &end);
     job->cpu->kernels->fill_panels(&rows, begin, end);
@@ -352,7 +352,7 @@ void cpu_bf16_multiply(const struct cpu_matmul *job, int i, const struct matrix_
 {
     const struct matrix *m = &job->matrices[i];
     const struct packed_matrix w = packed_of(m, section, m->data);
-    const struct matmul_rows rows = job_rows(job);
+    const struct matmul_rows rows = cpu_bf16_job_rows(job);
     const struct matmul_call call = {.rows = &rows,
                                      .first_k = i * m->n_in,
                                      .out = job->out + (size_t)i * job->part_stride +

@@ -1,7 +1,7 @@
 /* Matrices of the CPU backend of a model that is stored in blocks. Parts of one matrix may have
  * different forms (a mixture often has v in more bits than q and k); neighbours of the same form
  * are a section. A block of 64 columns, the unit of work, belongs to one section: one block of the
- * kernels for bf16, or two for integers. */
+ * kernels for bf16 and fp8, or two for integers. */
 #include <assert.h>
 
 #include "base/least.h"
@@ -9,9 +9,15 @@
 
 enum { QUANT_BLOCKS = KERNEL_COLUMNS / QUANT_COLUMNS, ALIGNMENT = 64 };
 
+static bool is_float(enum weight_form form)
+{
+    return form == WEIGHTS_BF16 || form == WEIGHTS_FP8;
+}
+
 static size_t section_bytes(const struct matrix *m, const struct matrix_section *section)
 {
     if (section->form == WEIGHTS_BF16) return packed_matrix_bytes(m->n_in, section->n_out);
+    if (section->form == WEIGHTS_FP8) return cpu_fp8_bytes(m, section);
     const struct quant_matrix packed = cpu_quant_matrix(m, section, NULL);
     return quant_matrix_bytes(&packed);
 }
@@ -34,6 +40,7 @@ static void blocks_divide(struct matrix *m, const struct matrix_source *source)
             last = &m->sections[m->n_sections++];
             *last = (struct matrix_section){.form = form, .first = column};
         }
+        if (form == WEIGHTS_FP8) cpu_fp8_add(last, part);
         last->n_out += part->n_rows;
         column += part->n_rows;
     }
@@ -75,6 +82,8 @@ static void blocks_fill(const void *arg, void *data, int first_block, int end_bl
         if (!run_of_section(fill->matrix, i, &at, first_block, end_block, &run)) continue;
         if (run.section->form == WEIGHTS_BF16) {
             cpu_bf16_fill(fill, run.section, data, run.first, run.end);
+        } else if (run.section->form == WEIGHTS_FP8) {
+            cpu_fp8_fill(fill, run.section, data, run.first, run.end);
         } else {
             cpu_quant_fill(fill, run.section, data, run.first * QUANT_BLOCKS,
                            run.end * QUANT_BLOCKS);
@@ -91,17 +100,18 @@ static enum weight_form row_sets(const struct cpu_matmul *job, enum weight_form 
     *first = WEIGHTS_BF16;
     for (int i = 0; i < m->n_sections; i++) {
         enum weight_form form = m->sections[i].form;
-        if (form == WEIGHTS_BF16) continue;
+        if (is_float(form)) continue;
         if (*first == WEIGHTS_BF16) *first = form;
         if (kernels->is_wide(form) != kernels->is_wide(*first)) return form;
     }
     return WEIGHTS_BF16;
 }
 
-static bool has_bf16(const struct matrix *m)
+/* True if a section multiplies rows of bf16. */
+static bool has_floats(const struct matrix *m)
 {
     for (int i = 0; i < m->n_sections; i++) {
-        if (m->sections[i].form == WEIGHTS_BF16) return true;
+        if (is_float(m->sections[i].form)) return true;
     }
     return false;
 }
@@ -110,7 +120,7 @@ static void blocks_begin_batch(struct cpu_matmul *job, int n_left)
 {
     enum weight_form first, second = row_sets(job, &first);
     job->n = least(n_left, cpu_quant_rows(job, second == WEIGHTS_BF16 ? 1 : 2));
-    if (has_bf16(job->matrices)) {
+    if (has_floats(job->matrices)) {
         job->n = least(job->n, cpu_bf16_rows(job));
         cpu_bf16_prepare(job);
     }
@@ -130,6 +140,8 @@ static void blocks_multiply(const struct cpu_matmul *job, int i, int first_block
         enum weight_form form = run.section->form;
         if (form == WEIGHTS_BF16) {
             cpu_bf16_multiply(job, i, run.section, run.first, run.end);
+        } else if (form == WEIGHTS_FP8) {
+            cpu_fp8_multiply(job, i, run.section, run.first, run.end);
         } else {
             cpu_quant_multiply(job, i, run.section,
                                kernels->is_wide(form) != kernels->is_wide(first),

@@ -1,0 +1,133 @@
+/* ctest: labels=quick,bits libs=model timeout=300 */
+/* The forward pass of folders whose matrices are stored quantized (tests/golden/stored): logits
+ * against those that transformers computes in fp32 with the dequantized matrices, and the same bits
+ * whatever the ranks, threads, kernels and chunks are. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/system/file.h"
+#include "base/text/json.h"
+#include "tests/support/forward_util.h"
+
+#define STORED SOURCE_DIR "/tests/golden/stored/"
+
+/* Each golden model states how far the logits move when transformers rounds the inputs of every
+ * matrix as this arithmetic does. Here the KV cache and the weights of attention are bf16, too. */
+static const double slack = 1.5;
+
+static const char *const names[] = {"awq",         "gptq",         "gptq_v2",  "gptq_8",
+                                    "packed_rows", "packed_zeros", "packed_8", "bytes",
+                                    "bytes_zeros", "fp8_blocks",   "fp8_rows", "fp8_tensor"};
+enum { N_NAMES = sizeof names / sizeof *names };
+
+struct passage {
+    int32_t ids[RIG_TOKENS_MAX], positions[RIG_TOKENS_MAX];
+    int n, n_positions;
+    double tolerance;
+};
+
+static int load_ids(const json_t *array, int32_t *ids)
+{
+    int n = (int)json_array_size(array);
+    for (int i = 0; i < n; i++) {
+        ids[i] = (int32_t)json_integer_value(json_array_get(array, (size_t)i));
+    }
+    return n;
+}
+
+static void load_passage(const char *name, struct passage *p)
+{
+    char path[512];
+    snprintf(path, sizeof path, STORED "%s/prompt.json", name);
+    json_t *root = json_load_file(path, 0, NULL);
+    ck_assert_ptr_nonnull(root);
+    p->n = load_ids(json_object_get(root, "prompt"), p->ids);
+    p->n_positions = load_ids(json_object_get(root, "positions"), p->positions);
+    p->tolerance = json_number_value(json_object_get(root, "tolerance_rms"));
+    json_decref(root);
+}
+
+/* Logits of all positions, fed in chunks. The caller frees them. */
+static float *logits_of(const char *name, const struct passage *p, int n_ranks, const char *kernels,
+                        int n_threads, int chunk)
+{
+    char path[512];
+    struct rig rig;
+    int32_t blocks[RIG_BLOCKS];
+    for (int i = 0; i < RIG_BLOCKS; i++) {
+        blocks[i] = i;
+    }
+    snprintf(path, sizeof path, STORED "%s", name);
+    rig_open(&rig, path, n_ranks, kernels, n_threads);
+    ck_assert_str_eq(rig.backends[0]->ops->arithmetic, "cpu-blocks");
+    float *logits = calloc((size_t)p->n * (size_t)rig.n_vocab, sizeof *logits);
+    rig_logits(&rig, p->ids, p->n, chunk, blocks, logits);
+    rig_close(&rig);
+    return logits;
+}
+
+START_TEST(logits_match_transformers)
+{
+    struct error err;
+    struct passage p;
+    struct file_view file;
+    char path[512];
+    load_passage(names[_i], &p);
+    float *got = logits_of(names[_i], &p, 1, "auto", 1, p.n);
+    snprintf(path, sizeof path, STORED "%s/logits.f32", names[_i]);
+    CHECK_OK(file_map(&file, path, &err));
+    size_t n_vocab = file.size_bytes / sizeof(float) / (size_t)p.n_positions;
+    float *want = malloc(file.size_bytes);
+    memcpy(want, file.data, file.size_bytes);
+    double sum = 0;
+    for (int i = 0; i < p.n_positions; i++) {
+        for (size_t k = 0; k < n_vocab; k++) {
+            double d = (double)got[(size_t)p.positions[i] * n_vocab + k] -
+                       (double)want[(size_t)i * n_vocab + k];
+            sum += d * d;
+        }
+    }
+    double rms = sqrt(sum / ((double)p.n_positions * (double)n_vocab));
+    printf("%-16s rms error %.5f, rounded inputs alone %.5f\n", names[_i], rms, p.tolerance);
+    ck_assert_msg(rms <= slack * p.tolerance, "%s: rms error %g exceeds %g times %g", names[_i],
+                  rms, slack, p.tolerance);
+    free(want);
+    free(got);
+    file_unmap(&file);
+}
+END_TEST
+
+START_TEST(bits_do_not_depend_on_the_way)
+{
+    static const struct {
+        int n_ranks;
+        const char *kernels;
+        int n_threads, chunk;
+    } ways[] = {{2, "auto", 1, 40}, {4, "auto", 1, 13}, {1, "auto", 3, 1}, {1, "plain", 1, 7}};
+    struct passage p;
+    load_passage(names[_i], &p);
+    float *one = logits_of(names[_i], &p, 1, "auto", 1, p.n);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        float *other = logits_of(names[_i], &p, ways[i].n_ranks, ways[i].kernels, ways[i].n_threads,
+                                 ways[i].chunk);
+        ck_assert_msg(memcmp(one, other, sizeof *one * (size_t)p.n * 96) == 0,
+                      "%s: %d ranks, %s kernels, %d threads, chunks of %d give other bits",
+                      names[_i], ways[i].n_ranks, ways[i].kernels, ways[i].n_threads,
+                      ways[i].chunk);
+        free(other);
+    }
+    free(one);
+}
+END_TEST
+
+int main(void)
+{
+    rig_weights = NULL;
+    Suite *suite = suite_create("forward_stored");
+    TCase *tcase = tcase_create("all");
+    tcase_set_timeout(tcase, 280);
+    tcase_add_loop_test(tcase, logits_match_transformers, 0, N_NAMES);
+    tcase_add_loop_test(tcase, bits_do_not_depend_on_the_way, 0, N_NAMES);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
