@@ -150,25 +150,91 @@ static void plain_numbers_may_lie_beside_blocks(struct rig *rig)
     free(plain);
 }
 
-static void sums_are_right_and_one_arithmetic(struct rig *rig, enum block_kind kind, int n_in,
-                                              int n_out)
+static void sums_of_source(struct rig *rig, const struct matrix_source *source, int n_out)
 {
-    int n = 70;
-    struct weight weight = random_blocks(rig, kind, n_out, 768);
-    struct matrix_source source = {};
-    source.n_in = n_in;
-    add_part(&source, weight, 0, n_out, 0);
-    float *exact = exact_weights(&source, n_out);
+    int n = 70, n_in = source->n_in;
+    float *exact = exact_weights(source, n_out);
     float *out = static_cast<float *>(malloc(area(n, n_out) * sizeof *out));
     uint16_t *in = random_bf16(rig, area(n, n_in), 1);
-    struct matrix m = open_matrix(rig, &source);
+    struct matrix m = open_matrix(rig, source);
     multiply(rig, &m, in, n_in, n, out);
     const struct operands operands = {exact, in, n_in, n_in, n_out};
     expect_near(rig, &operands, 9, out);
     expect_one_arithmetic(rig, &m, in, n_in, n, out);
     rig->cuda->ops->matrix_close(rig->cuda, &m);
-    free_blocks(&weight);
     free(exact), free(out), free(in);
+}
+
+static void sums_are_right_and_one_arithmetic(struct rig *rig, enum block_kind kind, int n_in,
+                                              int n_out)
+{
+    struct weight weight = random_blocks(rig, kind, n_out, 768);
+    struct matrix_source source = {};
+    source.n_in = n_in;
+    add_part(&source, weight, 0, n_out, 0);
+    sums_of_source(rig, &source, n_out);
+    free_blocks(&weight);
+}
+
+/* fp8 of every code, with a scale for each 3 rows and 32 k; the row of `nan_row` has a NaN. */
+static struct weight stored_fp8(struct rig *rig, int n_rows, int n_cols, int nan_row)
+{
+    struct weight weight = {};
+    struct stored_matrix *stored = &weight.stored;
+    int n_groups = n_cols / 32, n_scales = (n_rows + 2) / 3 * n_groups;
+    uint8_t *data = static_cast<uint8_t *>(malloc(area(n_rows, n_cols)));
+    for (size_t i = 0; i < area(n_rows, n_cols); i++) {
+        int code = static_cast<int>(i * 7 % 254);
+        data[i] = static_cast<uint8_t>(code < 127 ? code : code + 1);
+    }
+    if (nan_row >= 0) data[area(nan_row, n_cols) + 5] = 0xff;
+    weight.dtype = DTYPE_STORED;
+    weight.n_rows = n_rows;
+    weight.n_cols = n_cols;
+    weight.data = data;
+    stored->kind = STORED_FP8;
+    stored->bits = 8;
+    stored->group = 32;
+    stored->group_rows = 3;
+    stored->n_groups = n_groups;
+    stored->scale_type = STORED_F32;
+    stored->scales =
+        reinterpret_cast<const uint8_t *>(rig_numbers(rig, static_cast<size_t>(n_scales), 0.01f));
+    return weight;
+}
+
+static void free_fp8(const struct weight *weight)
+{
+    free(const_cast<uint8_t *>(weight->data));
+    free(const_cast<uint8_t *>(weight->stored.scales));
+}
+
+static void stored_fp8_keeps_every_weight(struct rig *rig)
+{
+    struct weight fp8 = stored_fp8(rig, 41, 192, -1), bad = stored_fp8(rig, 7, 64, 4);
+    struct weight q4 = random_blocks(rig, BLOCK_Q4_K, 12, 256);
+    struct matrix_source source = {}, mixed = {}, of_bad = {};
+    source.n_in = 144;
+    add_part(&source, fp8, 0, 41, 48);
+    expect_elements(rig, &source, 144, "fp8");
+    mixed.n_in = 64;
+    add_part(&mixed, fp8, 3, 20, 32);
+    add_part(&mixed, q4, 0, 12, 32);
+    expect_elements(rig, &mixed, 64, "fp8 beside Q4_K");
+    sums_of_source(rig, &source, 41);
+
+    uint16_t in[64];
+    float out[7];
+    of_bad.n_in = 64;
+    add_part(&of_bad, bad, 0, 7, 0);
+    struct matrix m = open_matrix(rig, &of_bad);
+    for (uint16_t &x : in) {
+        x = 0x3f80;
+    }
+    multiply(rig, &m, in, 64, 1, out);
+    EXPECT(rig, isnan(out[4]) && !isnan(out[3]) && !isnan(out[5]), "a NaN is one of its row alone");
+    rig->cuda->ops->matrix_close(rig->cuda, &m);
+    free_fp8(&fp8), free_fp8(&bad), free_blocks(&q4);
 }
 
 /* h must be the host's formula on the sums that matmul gives for gate and up as two matrices, also
@@ -260,6 +326,7 @@ int main(int argc, char **argv)
     sums_are_right_and_one_arithmetic(&rig, BLOCK_Q6_K, 512, 68);
     sums_are_right_and_one_arithmetic(&rig, BLOCK_Q8_0, 608, 20);
     sums_are_right_and_one_arithmetic(&rig, BLOCK_Q2_K, 256, 20);
+    stored_fp8_keeps_every_weight(&rig);
     gate_and_up_may_differ(&rig);
     a_group_that_two_ranks_would_share_is_refused(&rig);
     return rig_close(&rig);

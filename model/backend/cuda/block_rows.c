@@ -1,5 +1,8 @@
 #include "model/backend/cuda/block_rows.h"
 
+#include <math.h>
+#include <string.h>
+
 #include "model/numerics/group.h"
 #include "model/numerics/numerics.h"
 
@@ -7,9 +10,10 @@ enum { RUNS = QUANT_GROUP / BLOCK_RUN };
 
 static const uint8_t table_16[16] = {GROUP_TABLE_16};
 
+/* Stored fp8 is one of the blocks here. */
 bool block_form_is_known(enum weight_form form)
 {
-    return group_forms[form].low_bits > 0;
+    return form == WEIGHTS_FP8 || group_forms[form].low_bits > 0;
 }
 
 /* Integers of a table are those of 8 bits, and tiles have no fewer than 4. */
@@ -28,7 +32,15 @@ static bool has_runs(const struct group_form *form)
 struct block_layout block_layout_of(const struct matrix *m)
 {
     struct block_layout layout = {.bits = 4, .n_scales = 1}, none = {0};
+    int n_fp8 = 0;
     if (m->form != WEIGHTS_BLOCKS) return none;
+    for (int i = 0; i < m->n_sections; i++) {
+        n_fp8 += m->sections[i].form == WEIGHTS_FP8;
+    }
+    if (n_fp8 == m->n_sections) {
+        return (struct block_layout){.bits = 8, .n_scales = RUNS, .is_fp8 = true};
+    }
+    if (n_fp8 > 0) return none;
     for (int i = 0; i < m->n_sections; i++) {
         const struct group_form *form = &group_forms[m->sections[i].form];
         if (!block_form_is_known(m->sections[i].form)) return none;
@@ -37,6 +49,12 @@ struct block_layout block_layout_of(const struct matrix *m)
         if (form->minimum != GROUP_NO_MINIMUM) layout.has_mins = true;
     }
     return layout;
+}
+
+int block_run_of(const struct weight *weight)
+{
+    if (weight_form_of(weight) != WEIGHTS_FP8) return QUANT_GROUP;
+    return weight->stored.n_groups == 1 ? 1 : BLOCK_RUN; /* groups are multiples of 32 */
 }
 
 /* ---- reading ---- */
@@ -114,10 +132,29 @@ static void read_own_group(const struct weight *weight, enum weight_form form, i
     }
 }
 
+static void read_fp8(const struct weight *weight, int row, int first, int n, struct block_row *out)
+{
+    uint8_t bytes[BLOCK_RUN];
+    for (int at = 0; at < n; at += BLOCK_RUN) {
+        int n_here = n - at < BLOCK_RUN ? n - at : BLOCK_RUN;
+        float scale = stored_scale_of(weight, row, first + at);
+        stored_read_fp8(weight, row, first + at, n_here, bytes);
+        for (int i = 0; i < n_here; i++) {
+            if ((bytes[i] & 0x7f) == 0x7f) scale = NAN;
+        }
+        memcpy(out->q + at, bytes, (size_t)n_here);
+        out->scales[at / BLOCK_RUN] = scale;
+    }
+}
+
 void block_row_read(const struct block_layout *layout, const struct weight *weight, int row,
                     int first, int n, struct block_row *out)
 {
     enum weight_form form = weight_form_of(weight);
+    if (layout->is_fp8) {
+        read_fp8(weight, row, first, n, out);
+        return;
+    }
     for (int at = 0; at < n; at += QUANT_GROUP) {
         int n_here = n - at < QUANT_GROUP ? n - at : QUANT_GROUP;
         struct weight_group group = {0};

@@ -15,10 +15,11 @@ struct block_layout {
     int bits;     /* of an integer: 4, 5, 6 or 8; 0: not in blocks */
     int n_scales; /* of an output in a tile of 32 k: 1 or 2 */
     bool has_mins;
+    bool is_fp8; /* e4m3 in place of integers of 8 bits; without minimums */
 };
 
 /* A row of n k as scale * q - min. Where the layout has no minimums, q lies around 0, as it does in
- * 8 bits; elsewhere it is unsigned. */
+ * 8 bits; elsewhere it is unsigned. Of fp8 q is the byte, and a run with a NaN has the scale NaN. */
 struct block_row {
     int8_t *q;            /* [n] */
     float *scales, *mins; /* [n / 16], and for a last run that is short */
@@ -26,9 +27,11 @@ struct block_row {
 
 /* True if matrices of this form are stored in blocks. */
 bool block_form_is_known(enum weight_form form);
+/* The k whose multiples a slice of such a matrix must begin at. */
+int block_run_of(const struct weight *weight);
 /* The layout that holds all sections of a matrix, or one that is not in blocks if one of them is
  * not. */
 struct block_layout block_layout_of(const struct matrix *m);
-/* Reads elements first .. first + n of a row of a tensor. `first` is a multiple of 32. */
+/* Reads elements first .. first + n of a row of a tensor; `first` is a multiple of block_run_of. */
 void block_row_read(const struct block_layout *layout, const struct weight *weight, int row,
                     int first, int n, struct block_row *out);

@@ -10,7 +10,7 @@
  *            lane, p = 2 h + i + (4 for output g + 8)
  *   6 bits   or 128 bytes [32 lanes]: bits five and six, at 2 p and 2 p + 16
  *   8 bits   512 bytes [32 lanes]: words for (g, h = 0), (g, 1), (g + 8, 0), (g + 8, 1), each with
- *            elements 0, 2, 1, 3 in two's complement
+ *            elements 0, 2, 1, 3 in two's complement, or in e4m3
  * then scales [1 or 2][16 outputs], then minimums where there are any, in the same order; those of
  * 16 k have a row for each half of the tile.
  *
@@ -68,16 +68,46 @@ static __device__ __forceinline__ uint32_t bf16_pair_add(uint32_t a, uint32_t b)
 #endif
 }
 
+/* e4m3, four at a time. A word holds elements 0..3 as bytes [2, 0, 3, 1], so that one mask takes
+ * out a pair. Moving the sign and the 7 bits of exponent and mantissa to their places in bf16 gives
+ * the value times 2^-120 (the biases differ by 120, and denormals become denormals), so one
+ * multiplication by 2^120 is exact for all values. NaN is never stored (matrix.cu, block_rows.c). */
+static __device__ __forceinline__ uint32_t bf16_pair_times_2_120(uint32_t pair)
+{
+#ifndef CUDA_EMULATED
+    uint32_t out; /* a product alone needs sm_90; denormals are kept (PTX ISA, fma.rn.bf16x2) */
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(pair), "r"(0x7b807b80), "r"(0x80008000));
+    return out;
+#else
+    return bf16_pair(bf16_to_float((uint16_t)pair) * 0x1p120f,
+                     bf16_to_float((uint16_t)(pair >> 16)) * 0x1p120f);
+#endif
+}
+
+static __device__ __forceinline__ void e4m3_to_bf16(uint32_t word, uint32_t *low, uint32_t *high)
+{
+    uint32_t even = word << 8;
+    *low = bf16_pair_times_2_120((word & 0x80008000u) | (word >> 4 & 0x07f007f0u));
+    *high = bf16_pair_times_2_120((even & 0x80008000u) | (even >> 4 & 0x07f007f0u));
+}
+
 /* Loads what a lane needs of a tile in shared memory for its two mma. u of up to 7 bits becomes
  * bf16 through 128 + u, whose last bits are u. Of 8 bits the seven lower ones do, and the sign
  * takes 128 more away. */
 template <int BITS>
-static __device__ __forceinline__ void block_load(const uint8_t *tile, int lane, uint32_t bias,
-                                                  uint32_t a[2][4])
+static __device__ __forceinline__ void block_load(const struct block_layout *layout,
+                                                  const uint8_t *tile, int lane, uint32_t a[2][4])
 {
     if constexpr (BITS == 8) {
         uint4 all = reinterpret_cast<const uint4 *>(tile)[lane];
         const uint32_t words[4] = {all.x, all.y, all.z, all.w};
+        if (layout->is_fp8) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                e4m3_to_bf16(words[i], &a[i % 2][2 + i / 2], &a[i % 2][i / 2]);
+            }
+            return;
+        }
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             uint32_t pair = words[i / 2] >> (i % 2 * 8);
@@ -85,6 +115,7 @@ static __device__ __forceinline__ void block_load(const uint8_t *tile, int lane,
                                                             (pair & 0x00800080u) | 0xc300c300u);
         }
     } else {
+        uint32_t bias = block_bias(layout);
         uint2 low = reinterpret_cast<const uint2 *>(tile)[lane];
         uint32_t high = 0;
         if constexpr (BITS == 5) {
@@ -132,11 +163,10 @@ block_stage_multiply(const struct block_layout *layout, float acc[N_GROUPS][N_TI
 {
     uint32_t a[N_GROUPS][2][4];
     float scales[N_GROUPS][2][2], mins[N_GROUPS][2][2] = {};
-    uint32_t bias = block_bias(layout);
 #pragma unroll
     for (int g = 0; g < N_GROUPS; g++) {
         const uint8_t *tile = weights + g * stride, *rows = tile + block_packed_bytes(BITS);
-        block_load<BITS>(tile, lane, bias, a[g]);
+        block_load<BITS>(layout, tile, lane, a[g]);
         block_scales(rows, layout->n_scales, lane, scales[g]);
         if (!layout->has_mins) continue;
         block_scales(rows + layout->n_scales * BLOCK_ROW_BYTES, layout->n_scales, lane, mins[g]);

@@ -180,29 +180,6 @@ void cuda_fill_synthetic(struct backend_cuda *be, const struct matrix_source *so
 
 /* ---- fragments ---- */
 
-/* e4m3, four at a time. A word holds elements 0..3 as bytes [2, 0, 3, 1], so that one mask takes
- * out a pair. Moving the sign and the 7 bits of exponent and mantissa to their places in bf16 gives
- * the value times 2^-120 (the biases differ by 120, and denormals become denormals), so one
- * multiplication by 2^120 is exact for all values. NaN is never stored (matrix.cu). */
-static __device__ __forceinline__ uint32_t bf16_pair_times_2_120(uint32_t pair)
-{
-#ifndef CUDA_EMULATED
-    uint32_t out; /* a product alone needs sm_90; denormals are kept (PTX ISA, fma.rn.bf16x2) */
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(pair), "r"(0x7b807b80), "r"(0x80008000));
-    return out;
-#else
-    return bf16_pair(bf16_to_float((uint16_t)pair) * 0x1p120f,
-                     bf16_to_float((uint16_t)(pair >> 16)) * 0x1p120f);
-#endif
-}
-
-static __device__ __forceinline__ void e4m3_to_bf16(uint32_t word, uint32_t *low, uint32_t *high)
-{
-    uint32_t even = word << 8;
-    *low = bf16_pair_times_2_120((word & 0x80008000u) | (word >> 4 & 0x07f007f0u));
-    *high = bf16_pair_times_2_120((even & 0x80008000u) | (even >> 4 & 0x07f007f0u));
-}
-
 /* Loads what a lane needs of a tile in shared memory for its two mma. */
 template <int KIND>
 static __device__ __forceinline__ void weights_load(const uint8_t *tile, int lane, uint32_t a[2][4])

@@ -301,11 +301,12 @@ static int set_sections(struct matrix *m, const struct matrix_source *source, st
         struct matrix section = matmul_section(m, i);
         at += (matmul_bytes(&section) + 255) / 256 * 256;
         first += part->n_rows;
-        if (part->first_col % QUANT_GROUP == 0 && m->n_in % UNIT == 0) continue;
+        int run = block_run_of(&part->weight);
+        if (part->first_col % run == 0 && m->n_in % UNIT == 0) continue;
         return error_set(err, ERR_UNSUPPORTED,
-                         "%d columns of a matrix from %d on: a slice must begin with a group of %d "
+                         "%d columns of a matrix from %d on: a slice must begin with a run of %d "
                          "weights that share a scale and have a multiple of %d; fewer slices may",
-                         m->n_in, part->first_col, QUANT_GROUP, UNIT);
+                         m->n_in, part->first_col, run, UNIT);
     }
     m->bytes = matmul_is_split(m) ? at : matmul_bytes(m);
     return 0;
