@@ -39,8 +39,8 @@ struct comm {
 };
 
 /* Adds data[n] of all ranks in place; every rank gets the same bits. The order is fixed: a binary
- * tree over the ranks, ((0+1)+(2+3))+((4+5)+(6+7)), in fp32 (docs/design.md, section 4). size must
- * be a power of two.
+ * tree over the ranks, ((0+1)+(2+3))+((4+5)+(6+7)), in fp32 (docs/design.md, section 4); what has
+ * no neighbour goes up as it is, so three are (0+1)+2.
  * Errors: ERR_UNAVAILABLE a rank is gone. */
 int comm_tree_sum(struct comm *comm, float *data, size_t n, struct error *err);
 
@@ -76,7 +76,7 @@ void comm_close(struct comm *comm);
 int comm_device_gather(struct comm *comm, const float *mine, float *all, size_t n, void *stream,
                        struct error *err);
 /* This rank and `partner` swap n floats; the two arrays must not overlap. With partner = rank ^ 1,
- * ^ 2, ^ 4 and an addition after each, this computes comm_tree_sum. */
+ * ^ 2, ^ 4 and an addition after each, this computes comm_tree_sum of 2, 4 or 8 ranks. */
 int comm_device_swap(struct comm *comm, int partner, const float *mine, float *theirs, size_t n,
                      void *stream, struct error *err);
 /* Adds data[n] of all ranks in place, in an order that depends on the number of ranks, on n and on

@@ -1,7 +1,8 @@
 /* Ranks as MPI processes. The sum uses recursive doubling: at distance 1, 2, 4, ... a rank swaps
- * its partial sum with the rank whose number differs in that bit, and adds what it got. Then both
- * hold the sum of the same subtree, and because addition commutes, the same bits. Large data are
- * summed in chunks, each through all distances, so that a chunk stays in the cache.
+ * its partial sum with a rank on the other side of its node, and adds what it got. Then both hold
+ * the sum of the same subtree, and because addition commutes, the same bits. Where the other side
+ * has fewer ranks, each of them sends its sum to several. Large data are summed in chunks, each
+ * through all distances, so that a chunk stays in the cache.
  *
  * With Open MPI 4.1 a group does not survive the loss of a rank: when one dies, the others wait
  * inside MPI until mpirun ends them. So an error returned here is rare, and also means the end of
@@ -41,13 +42,29 @@ static int mpi_check(int status, const char *call, struct error *err)
     return error_set(err, ERR_UNAVAILABLE, "%s failed: %s", call, text);
 }
 
+/* Gets the other side's sum into scratch, and sends this one to those who need it. Ranks that get it
+ * after the first wait for nothing else, so no two wait for each other. */
+static int swap_sums(struct mpi_comm *mpi, const struct comm_tree_turn *turn, const float *data,
+                     int n, struct error *err)
+{
+    int to = turn->n_to > 0 ? turn->first_to : MPI_PROC_NULL, rc = 0;
+    int status = MPI_Sendrecv(data, n, MPI_FLOAT, to, SUM_TAG, mpi->scratch, n, MPI_FLOAT,
+                              turn->from, SUM_TAG, mpi->handle, MPI_STATUS_IGNORE);
+    rc = mpi_check(status, "MPI_Sendrecv", err);
+    for (int i = 1; !rc && i < turn->n_to; i++) {
+        status =
+            MPI_Send(data, n, MPI_FLOAT, turn->first_to + i * turn->step_to, SUM_TAG, mpi->handle);
+        rc = mpi_check(status, "MPI_Send", err);
+    }
+    return rc;
+}
+
 static int sum_chunk(struct mpi_comm *mpi, float *data, int n, struct error *err)
 {
     for (int distance = 1; distance < mpi->comm.size; distance *= 2) {
-        int partner = mpi->comm.rank ^ distance;
-        int status = MPI_Sendrecv(data, n, MPI_FLOAT, partner, SUM_TAG, mpi->scratch, n, MPI_FLOAT,
-                                  partner, SUM_TAG, mpi->handle, MPI_STATUS_IGNORE);
-        int rc = mpi_check(status, "MPI_Sendrecv", err);
+        struct comm_tree_turn turn = comm_tree_turn_of(mpi->comm.rank, mpi->comm.size, distance);
+        if (turn.from < 0) continue;
+        int rc = swap_sums(mpi, &turn, data, n, err);
         if (rc) return rc;
         comm_tree_add(data, mpi->scratch, (size_t)n);
     }
@@ -58,10 +75,6 @@ static int mpi_sum(struct comm *comm, float *data, size_t n, struct error *err)
 {
     struct mpi_comm *mpi = mpi_of(comm);
     int rc = 0;
-    if (!comm_tree_has_order(comm->size)) {
-        return error_set(err, ERR_UNSUPPORTED, "%d ranks have no tree sum: not a power of two",
-                         comm->size);
-    }
     if (!mpi->scratch) rc = mem_array(&mpi->scratch, CHUNK_FLOATS, sizeof(float), err);
     for (size_t done = 0; !rc && done < n;) {
         size_t count = n - done < CHUNK_FLOATS ? n - done : CHUNK_FLOATS;

@@ -205,10 +205,9 @@ int comm_threads_open(struct comm **comms, int size, struct error *err)
 {
     int rc = 0;
     struct group *group = NULL;
-    if (!comm_tree_has_order(size) || size > MAX_THREADS) {
-        return error_set(err, ERR_ARGUMENT,
-                         "a group of %d ranks is refused: it must be a power of two up to %d", size,
-                         MAX_THREADS);
+    if (size < 1 || size > MAX_THREADS) {
+        return error_set(err, ERR_ARGUMENT, "a group of %d ranks is refused: it must be 1 to %d",
+                         size, MAX_THREADS);
     }
     for (int i = 0; i < size; i++)
         comms[i] = NULL;

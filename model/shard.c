@@ -1,25 +1,21 @@
 /* Which part of a model a rank holds. */
 #include "model/shard.h"
 
-#include <stdio.h>
-
 #include "model/logits/row.h"
 
 int shard_init(struct shard *shard, const struct model_config *cfg, int n_vocab, int rank,
                int n_ranks, struct error *err)
 {
     int s = config_slices(cfg);
-    if (n_ranks < 1 || s % n_ranks != 0) {
-        char fits[48] = "1";
-        int len = s == 1 ? 1 : snprintf(fits, sizeof fits, "one of 1");
-        for (int t = 2; t <= s; t *= 2) {
-            len += snprintf(fits + len, sizeof fits - (size_t)len, ", %d", t);
-        }
+    if (!config_takes_ranks(cfg, n_ranks)) {
+        char fits[48];
+        config_rank_list(cfg, ", ", fits, sizeof fits);
         return error_set(
             err, ERR_ARGUMENT,
             "%d ranks cannot share this model: its %d heads, %d kv heads and FFN width "
-            "%d are cut into %d slices, so T must be %s",
-            n_ranks, cfg->n_heads, cfg->n_kv_heads, cfg->ffn_dim, s, fits);
+            "%d are cut into %d slice%s, so T must be %s%s",
+            n_ranks, cfg->n_heads, cfg->n_kv_heads, cfg->ffn_dim, s, s == 1 ? "" : "s",
+            s == 1 ? "" : "one of ", fits);
     }
     if (n_vocab < 1 || n_vocab > cfg->vocab_size) {
         return error_set(err, ERR_ARGUMENT, "%d ids do not fit a vocabulary of %d", n_vocab,

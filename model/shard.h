@@ -17,7 +17,7 @@ struct shard {
     int vocab_slice;     /* columns of a vocabulary slice, rounded up to 64 */
 };
 
-/* n_vocab: ids that exist, at most the config's vocabulary. Errors: ERR_ARGUMENT T does not divide
- * S; the sentence names the values of T that do. */
+/* n_vocab: ids that exist, at most the config's vocabulary. Errors: ERR_ARGUMENT T ranks cannot
+ * share the model; the sentence names the values of T that can. */
 int shard_init(struct shard *shard, const struct model_config *cfg, int n_vocab, int rank,
                int n_ranks, struct error *err);

@@ -152,10 +152,8 @@ static int check_worker(void *arg, struct error *err)
     if (rc) return rc;
     if (args->options.is_strict) TRY(checkpoint_demand_known_keys(checkpoint, err));
     const struct model_config *cfg = checkpoint_config(checkpoint);
-    printf("ranks 1");
-    for (int t = 2; t <= config_slices(cfg); t *= 2)
-        printf(" %d", t);
-    printf("\n");
+    char counts[32];
+    printf("ranks %s\n", config_rank_list(cfg, " ", counts, sizeof counts));
 out:
     checkpoint_close(checkpoint);
     return rc;

@@ -160,8 +160,8 @@ struct gated_mlp {
 };
 
 /* Sums of a row-parallel matrix that the fixed tree has not added yet: part i is at data + i *
- * stride, each [N][D]. n_parts is a power of two; a backend may add the parts in matmul_slices, and
- * then it is 1. tree_sum and residual_norm take what the backend's own matmul_slices gives. */
+ * stride, each [N][D]. n_parts is 1 to 8; a backend may add the parts in matmul_slices, and then it
+ * is 1. tree_sum and residual_norm take what the backend's own matmul_slices gives. */
 struct slice_sums {
     float *data;
     size_t stride;

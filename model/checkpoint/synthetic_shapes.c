@@ -25,6 +25,11 @@ struct shape {
 
 static const struct shape shapes[] = {
     {"tiny", "llama", SIZE(2, 128, 8, 4, 16, 256, 512, 512), MATH(1e-5f, 1e4, 0, false)},
+    /* Heads that 3, 5, 6 and 7 ranks can share, and no power of two. */
+    {"tiny-3", "llama", SIZE(2, 128, 9, 3, 16, 192, 512, 512), MATH(1e-5f, 1e4, 0, false)},
+    {"tiny-5", "llama", SIZE(2, 128, 10, 5, 16, 320, 512, 512), MATH(1e-5f, 1e4, 0, false)},
+    {"tiny-6", "llama", SIZE(2, 128, 12, 3, 16, 192, 512, 512), MATH(1e-5f, 1e4, 0, false)},
+    {"tiny-7", "llama", SIZE(2, 128, 7, 7, 16, 224, 512, 512), MATH(1e-5f, 1e4, 0, false)},
     {"tinyllama-1.1b", "llama", SIZE(22, 2048, 32, 4, 64, 5632, 32000, 2048),
      MATH(1e-5f, 1e4, 0, false)},
     {"llama-2-7b", "llama", SIZE(32, 4096, 32, 32, 128, 11008, 32000, 4096),
@@ -37,6 +42,10 @@ static const struct shape shapes[] = {
      MATH(1e-5f, 5e5, 8, false)},
     {"llama-3.1-70b", "llama", SIZE(80, 8192, 64, 8, 128, 28672, 128256, 131072),
      MATH(1e-5f, 5e5, 8, false)},
+    {"smollm2-135m", "llama", SIZE(30, 576, 9, 3, 64, 1536, 49152, 8192),
+     MATH(1e-5f, 1e5, 0, true)},
+    {"smollm2-360m", "llama", SIZE(32, 960, 15, 5, 64, 2560, 49152, 8192),
+     MATH(1e-5f, 1e5, 0, true)},
     {"mistral-7b", "mistral", SIZE(32, 4096, 32, 8, 128, 14336, 32768, 32768),
      MATH(1e-5f, 1e6, 0, false)},
     {"qwen2.5-0.5b", "qwen2", SIZE(24, 896, 14, 2, 64, 4864, 151936, 32768),

@@ -226,7 +226,8 @@ class Chart(unittest.TestCase):
                 self.assertEqual(by_title(rendered), by_title(wanted))
 
     def test_other_values_make_what_is_right_too(self):
-        for values in ({"group": {"ranks": 4}}, {"group": {"ranks": 2, "count": 8}, "tls": True},
+        for values in ({"group": {"ranks": 4}}, {"group": {"ranks": 3}},
+                       {"group": {"ranks": 2, "count": 8}, "tls": True},
                        {"group": {"kind": "MPIJob", "ranks": 4, "count": 2}},
                        {"group": {"kind": "LeaderWorkerSet", "ranks": 8}, "tls": True},
                        {"drainTimeout": 100, "gracePeriodSeconds": 120},
@@ -244,7 +245,7 @@ class Chart(unittest.TestCase):
 
     def test_values_that_make_no_sense_are_refused(self):
         import helm_python
-        for values in ({"grups": 2}, {"group": {"ranks": "two"}}, {"group": {"ranks": 3}},
+        for values in ({"grups": 2}, {"group": {"ranks": "two"}}, {"group": {"ranks": 0}},
                        {"group": {"ranks": 16}}, {"group": {"kind": "Pod"}}, {"drainTimeout": 60},
                        {"cells": True}, {"tls": True, "group": {"kind": "MPIJob"}}):
             with self.subTest(values=values), self.assertRaises(helm_python.HelmError):

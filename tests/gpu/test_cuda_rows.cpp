@@ -135,7 +135,7 @@ static void residual_on_cuda(struct rig *rig, const struct residual_case *c, flo
 static void tree_add(float *parts, size_t stride, int n_parts)
 {
     for (int distance = 1; distance < n_parts; distance *= 2) {
-        for (int part = 0; part < n_parts; part += 2 * distance) {
+        for (int part = 0; part + distance < n_parts; part += 2 * distance) {
             float *low = parts + static_cast<size_t>(part) * stride;
             const float *high = low + static_cast<size_t>(distance) * stride;
             for (size_t i = 0; i < stride; i++) {
@@ -213,7 +213,7 @@ static void residual_norm_holds_for_every_size(struct rig *rig)
     static const int dims[] = {16, 64, 896, 2048, 2064, 4096, 8192, 16384};
     int n_dims = rig->is_small ? 4 : 8;
     for (int d = 0; d < n_dims; d++) {
-        for (int n_parts = 1; n_parts <= PARTS_MAX; n_parts *= 2) {
+        for (int n_parts = 1; n_parts <= PARTS_MAX; n_parts++) {
             bool big = dims[d] > 2064;
             struct residual_case c =
                 residual_shape(big ? 2 : 9, dims[d], n_parts, n_parts != 2, true);

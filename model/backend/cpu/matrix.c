@@ -135,25 +135,43 @@ void cpu_matmul(struct backend *be, const struct matrix *m, const uint16_t *in, 
     run_matmul(&job, n);
 }
 
-/* The fixed tree over 2, 4 or 8 parts: `sum` is part 0 and becomes their sum; `rest` are the
- * others, `stride` apart. It takes one pass, because a row of a member's range is short. */
+/* The fixed tree over 2 to 8 parts (comm/comm_tree.h): `sum` is part 0 and becomes their sum; `rest`
+ * are the others, `stride` apart. It takes one pass, because a row of a member's range is short. */
 VARIANTS static void add_parts(float *restrict sum, const float *restrict rest, size_t stride,
                                int n_parts, int n)
 {
+    const float *p[SLICES_MAX] = {NULL};
+    for (int k = 1; k < n_parts; k++) {
+        p[k] = rest + (size_t)(k - 1) * stride;
+    }
+    const float *p1 = p[1], *p2 = p[2], *p3 = p[3], *p4 = p[4], *p5 = p[5], *p6 = p[6], *p7 = p[7];
     if (n_parts == 2) {
         for (int i = 0; i < n; i++) {
-            sum[i] += rest[i];
+            sum[i] += p1[i];
+        }
+    } else if (n_parts == 3) {
+        for (int i = 0; i < n; i++) {
+            sum[i] = (sum[i] + p1[i]) + p2[i];
         }
     } else if (n_parts == 4) {
-        const float *p2 = rest + stride, *p3 = p2 + stride;
         for (int i = 0; i < n; i++) {
-            sum[i] = (sum[i] + rest[i]) + (p2[i] + p3[i]);
+            sum[i] = (sum[i] + p1[i]) + (p2[i] + p3[i]);
+        }
+    } else if (n_parts == 5) {
+        for (int i = 0; i < n; i++) {
+            sum[i] = ((sum[i] + p1[i]) + (p2[i] + p3[i])) + p4[i];
+        }
+    } else if (n_parts == 6) {
+        for (int i = 0; i < n; i++) {
+            sum[i] = ((sum[i] + p1[i]) + (p2[i] + p3[i])) + (p4[i] + p5[i]);
+        }
+    } else if (n_parts == 7) {
+        for (int i = 0; i < n; i++) {
+            sum[i] = ((sum[i] + p1[i]) + (p2[i] + p3[i])) + ((p4[i] + p5[i]) + p6[i]);
         }
     } else {
-        const float *p2 = rest + stride, *p3 = p2 + stride, *p4 = p3 + stride, *p5 = p4 + stride;
-        const float *p6 = p5 + stride, *p7 = p6 + stride;
         for (int i = 0; i < n; i++) {
-            sum[i] = ((sum[i] + rest[i]) + (p2[i] + p3[i])) + ((p4[i] + p5[i]) + (p6[i] + p7[i]));
+            sum[i] = ((sum[i] + p1[i]) + (p2[i] + p3[i])) + ((p4[i] + p5[i]) + (p6[i] + p7[i]));
         }
     }
 }

@@ -66,7 +66,7 @@ static __device__ __forceinline__ float4 tree4(const struct norm_args *args, siz
 #pragma unroll
     for (int distance = 1; distance < PARTS; distance *= 2) {
 #pragma unroll
-        for (int i = 0; i < PARTS; i += 2 * distance) {
+        for (int i = 0; i + distance < PARTS; i += 2 * distance) {
             part[i] = add4(part[i], part[i + distance]);
         }
     }
@@ -221,7 +221,11 @@ static __global__ void __launch_bounds__(ROW_THREADS) norm_kernel(norm_args args
     float *post = shared + ROW_WARPS;
     if (args.n_parts == 1) add_parts<CHUNKS, 1, CHANGED>(&args, row_at, x, post);
     if (args.n_parts == 2) add_parts<CHUNKS, 2, CHANGED>(&args, row_at, x, post);
+    if (args.n_parts == 3) add_parts<CHUNKS, 3, CHANGED>(&args, row_at, x, post);
     if (args.n_parts == 4) add_parts<CHUNKS, 4, CHANGED>(&args, row_at, x, post);
+    if (args.n_parts == 5) add_parts<CHUNKS, 5, CHANGED>(&args, row_at, x, post);
+    if (args.n_parts == 6) add_parts<CHUNKS, 6, CHANGED>(&args, row_at, x, post);
+    if (args.n_parts == 7) add_parts<CHUNKS, 7, CHANGED>(&args, row_at, x, post);
     if (args.n_parts == 8) add_parts<CHUNKS, 8, CHANGED>(&args, row_at, x, post);
     if (!args.h) return;
     if (CHUNKS > EARLY_CHUNKS) load_weight<CHUNKS>(&args, weight);

@@ -2,7 +2,8 @@
  *
  * A rank adds its own slices in one kernel. Over the ranks there are three ways, all with the same
  * bits:
- *   NCCL, small sums   every rank gathers all of them and adds the tree itself
+ *   NCCL, small sums   every rank gathers all of them and adds the tree itself, as do 3, 5, 6 or 7
+ *                      ranks with sums of any size
  *   NCCL, large sums   swaps with the ranks at distance 1, 2, 4, and an addition after each; from
  *                      four ranks on that moves half the bytes
  *   host memory        for ranks that share a GPU, through whatever communicator there is
@@ -11,7 +12,8 @@
 #include "model/backend/cuda/device.cuh"
 #include "model/backend/cuda/internal.cuh"
 
-enum { ADD_THREADS = 256, GATHER_BYTES_MAX = 1 << 18 };
+enum { ADD_THREADS = 256 };
+static const size_t GATHER_FLOATS_MAX = 1 << 16;
 
 /* out[n] = the tree's sum of parts i * stride; counted in float4s. */
 template <int PARTS>
@@ -30,7 +32,7 @@ static __global__ void __launch_bounds__(ADD_THREADS)
 #pragma unroll
     for (int distance = 1; distance < PARTS; distance *= 2) {
 #pragma unroll
-        for (int p = 0; p < PARTS; p += 2 * distance) {
+        for (int p = 0; p + distance < PARTS; p += 2 * distance) {
             const float4 high = part[p + distance];
             part[p].x += high.x;
             part[p].y += high.y;
@@ -64,15 +66,16 @@ static __global__ void __launch_bounds__(ADD_THREADS)
     out[i] = part[0];
 }
 
+/* From two parts on. */
 static void (*const add_kernels[])(const float4 *, size_t, float4 *, unsigned) = {
-    add_parts_kernel<2>, add_parts_kernel<4>, add_parts_kernel<8>};
+    add_parts_kernel<2>, add_parts_kernel<3>, add_parts_kernel<4>, add_parts_kernel<5>,
+    add_parts_kernel<6>, add_parts_kernel<7>, add_parts_kernel<8>};
 
 /* out[n] = the tree's sum of n_parts parts of n floats, `stride` floats apart. */
 static void add_parts(struct backend_cuda *be, const float *parts, size_t stride, int n_parts,
                       float *out, size_t n)
 {
     unsigned count = static_cast<unsigned>(n / 4);
-    int kernel = n_parts == 2 ? 0 : n_parts == 4 ? 1 : 2;
     if (n == 0) return;
     if (n % 4 != 0 || stride % 4 != 0) {
         count = static_cast<unsigned>(n);
@@ -81,8 +84,9 @@ static void add_parts(struct backend_cuda *be, const float *parts, size_t stride
                     stride, n_parts, out, count);
         return;
     }
-    cuda_launch(be, "tree_sum", add_kernels[kernel], dim3((count + ADD_THREADS - 1) / ADD_THREADS),
-                dim3(ADD_THREADS), 0, reinterpret_cast<const float4 *>(parts), stride / 4,
+    cuda_launch(be, "tree_sum", add_kernels[n_parts - 2],
+                dim3((count + ADD_THREADS - 1) / ADD_THREADS), dim3(ADD_THREADS), 0,
+                reinterpret_cast<const float4 *>(parts), stride / 4,
                 reinterpret_cast<float4 *>(out), count);
 }
 
@@ -122,15 +126,20 @@ static int no_scratch(struct backend_cuda *be, struct error *err)
     return be->is_recording ? 0 : cuda_finish(be, err);
 }
 
+/* In pieces of GATHER_FLOATS_MAX, which bounds the memory of large ones. */
 static int sum_by_gather(struct backend_cuda *be, struct comm *comm, float *data, size_t n,
                          struct error *err)
 {
     int rc = 0;
-    float *all =
-        static_cast<float *>(cuda_scratch(be, static_cast<size_t>(comm->size) * n * sizeof *all));
+    size_t piece = n < GATHER_FLOATS_MAX ? n : GATHER_FLOATS_MAX;
+    float *all = static_cast<float *>(
+        cuda_scratch(be, static_cast<size_t>(comm->size) * piece * sizeof *all));
     if (!all) return no_scratch(be, err);
-    TRY(comm_device_gather(comm, data, all, n, be->stream, err));
-    add_parts(be, all, n, comm->size, data, n);
+    for (size_t at = 0; at < n; at += piece) {
+        size_t count = n - at < piece ? n - at : piece;
+        TRY(comm_device_gather(comm, data + at, all, count, be->stream, err));
+        add_parts(be, all, count, comm->size, data + at, count);
+    }
 out:
     return rc;
 }
@@ -192,7 +201,8 @@ int cuda_tree_sum(struct backend *base, struct comm *comm, struct slice_sums *su
     /* NCCL does not recover from a recording that is lost; the step is given once more. */
     if (be->is_recording && be->status != cudaSuccess) return 0;
     if (be->options.all_reduce) return comm_device_sum(comm, sums->data, count, be->stream, err);
-    if (count * sizeof(float) <= GATHER_BYTES_MAX) {
+    bool has_pairs = (comm->size & (comm->size - 1)) == 0;
+    if (!has_pairs || count <= GATHER_FLOATS_MAX) {
         return sum_by_gather(be, comm, sums->data, count, err);
     }
     return sum_by_swaps(be, comm, sums->data, count, err);

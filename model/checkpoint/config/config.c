@@ -3,17 +3,53 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/limits.h"
+#include "model/numerics/quant.h"
+
+/* n shares of all heads: each of kv heads has as many, or its one is that of neighbours, too. */
+static bool shares_heads(const struct model_config *cfg, int n)
+{
+    bool kv_fits = cfg->n_kv_heads % n == 0 || n % cfg->n_kv_heads == 0;
+    return cfg->n_heads % n == 0 && kv_fits;
+}
+
+/* A model whose stored groups of weights would be cut by three slices, say, is not cut at all. */
+static bool keeps_groups(const struct model_config *cfg, int n)
+{
+    if (!cfg->stored_group) return true;
+    int head_cols = cfg->n_heads / n * cfg->head_dim, ffn = cfg->ffn_dim / n;
+    return head_cols % QUANT_GROUP == 0 && ffn % QUANT_GROUP == 0;
+}
 
 int config_slices(const struct model_config *cfg)
 {
+    static const int others[] = {7, 6, 5, 3};
     for (int n = SLICES_MAX; n > 1; n /= 2) {
-        bool kv_fits = cfg->n_kv_heads % n == 0 || n % cfg->n_kv_heads == 0;
-        if (cfg->n_heads % n == 0 && cfg->ffn_dim / 2 % n == 0 && kv_fits) return n;
+        if (shares_heads(cfg, n) && cfg->ffn_dim / 2 % n == 0) return n;
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        int n = others[i];
+        if (shares_heads(cfg, n) && cfg->ffn_dim / 2 % n == 0 && keeps_groups(cfg, n)) return n;
     }
     return 1;
+}
+
+bool config_takes_ranks(const struct model_config *cfg, int n_ranks)
+{
+    return n_ranks > 0 && config_slices(cfg) % n_ranks == 0 && shares_heads(cfg, n_ranks);
+}
+
+char *config_rank_list(const struct model_config *cfg, const char *between, char *text, size_t size)
+{
+    size_t len = (size_t)snprintf(text, size, "1");
+    for (int t = 2; t <= SLICES_MAX && len < size; t++) {
+        if (!config_takes_ranks(cfg, t)) continue;
+        len += (size_t)snprintf(text + len, size - len, "%s%d", between, t);
+    }
+    return text;
 }
 
 const struct layer_kind *config_layer(const struct model_config *cfg, int layer)

@@ -99,10 +99,18 @@ struct model_config {
     struct config_sampling sampling;
 };
 
-/* The number of slices S that the sums of row-parallel matrices are cut into: the largest power of
- * two <= 8 that divides the heads and half the FFN width, with KV heads % S = 0 or S % KV heads = 0
- * (docs/design.md section 4). At least 1. */
+/* The number of slices S that the sums of row-parallel matrices are cut into: the largest of 8, 4
+ * and 2 that divides the heads and half the FFN width, with KV heads % S = 0 or S % KV heads = 0;
+ * where there is none, the largest of 7, 6, 5 and 3 (docs/design.md section 4). At least 1. */
 int config_slices(const struct model_config *cfg);
+
+/* True if so many ranks can share the model: T divides S, and the ranks hold whole kv heads or one
+ * each (of S = 6 with 3 kv heads, not 2). */
+bool config_takes_ranks(const struct model_config *cfg, int n_ranks);
+
+/* Writes the numbers of ranks that can, "1, 3" with ", " between them; returns text. */
+char *config_rank_list(const struct model_config *cfg, const char *between, char *text,
+                       size_t size);
 
 /* Returns the kind of layer `layer`; valid as long as cfg. */
 const struct layer_kind *config_layer(const struct model_config *cfg, int layer);

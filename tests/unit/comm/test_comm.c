@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "comm/comm.h"
+#include "comm/comm_tree.h"
 #include "tests/support/check_util.h"
 #include "tests/support/sleep_util.h"
 
@@ -26,8 +27,12 @@ static float value_of(int rank, size_t i)
 /* The fixed order as a recursion, written independently of the code under test. */
 static float tree_of(int first, int n_ranks, size_t i)
 {
+    int left = 1; /* the largest power of two below n_ranks */
     if (n_ranks == 1) return value_of(first, i);
-    return tree_of(first, n_ranks / 2, i) + tree_of(first + n_ranks / 2, n_ranks / 2, i);
+    while (2 * left < n_ranks) {
+        left *= 2;
+    }
+    return tree_of(first, left, i) + tree_of(first + left, n_ranks - left, i);
 }
 
 typedef void rank_fn(struct comm *comm);
@@ -87,7 +92,7 @@ static void sum_all_sizes(struct comm *comm)
 
 START_TEST(threads_tree_sum_has_the_promised_bits_on_every_rank)
 {
-    for (int size = 1; size <= MAX_RANKS; size *= 2)
+    for (int size = 1; size <= MAX_RANKS; size++)
         run_ranks(size, sum_all_sizes);
 }
 END_TEST
@@ -121,7 +126,7 @@ static void exchange_many(struct comm *comm)
 
 START_TEST(threads_exchange_keeps_rank_order)
 {
-    for (int size = 1; size <= 8; size *= 2)
+    for (int size = 1; size <= 8; size++)
         run_ranks(size, exchange_many);
 }
 END_TEST
@@ -226,13 +231,46 @@ START_TEST(threads_ranks_that_disagree_all_get_the_error)
 }
 END_TEST
 
-START_TEST(threads_sizes_without_a_tree_are_refused)
+START_TEST(threads_sizes_that_are_no_group_are_refused)
 {
-    static const int sizes[] = {0, -4, 3, 6, 7, 12, 128};
+    static const int sizes[] = {0, -4, 65, 128};
     struct error err;
     struct comm *comms[MAX_RANKS];
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        CHECK_ERR(comm_threads_open(comms, sizes[i], &err), ERR_ARGUMENT, "power of two");
+        CHECK_ERR(comm_threads_open(comms, sizes[i], &err), ERR_ARGUMENT, "must be 1 to 64");
+    }
+}
+END_TEST
+
+/* As comm_mpi.c sums, without MPI: who sends to whom fits together, and every rank gets the sum. */
+START_TEST(turns_of_any_number_of_ranks_meet_and_give_the_tree)
+{
+    for (int size = 1; size <= MAX_RANKS; size++) {
+        float sums[MAX_RANKS], next[MAX_RANKS];
+        for (int rank = 0; rank < size; rank++) {
+            sums[rank] = value_of(rank, 3);
+        }
+        for (int distance = 1; distance < size; distance *= 2) {
+            int n_got[MAX_RANKS] = {0};
+            memcpy(next, sums, sizeof sums);
+            for (int rank = 0; rank < size; rank++) {
+                struct comm_tree_turn turn = comm_tree_turn_of(rank, size, distance);
+                for (int i = 0; i < turn.n_to; i++) {
+                    int to = turn.first_to + i * turn.step_to;
+                    ck_assert_int_eq(comm_tree_turn_of(to, size, distance).from, rank);
+                    n_got[to]++;
+                    next[to] += sums[rank];
+                }
+            }
+            for (int rank = 0; rank < size; rank++) {
+                bool gets = comm_tree_turn_of(rank, size, distance).from >= 0;
+                ck_assert_int_eq(n_got[rank], gets ? 1 : 0);
+            }
+            memcpy(sums, next, sizeof sums);
+        }
+        for (int rank = 0; rank < size; rank++) {
+            ck_assert(sums[rank] == tree_of(0, size, 3));
+        }
     }
 }
 END_TEST
@@ -263,7 +301,8 @@ int main(void)
     tcase_add_test(cases, threads_abort_fails_waiting_and_later_calls_of_every_rank);
     tcase_add_test(cases, threads_rank_that_closes_leaves_nobody_waiting);
     tcase_add_test(cases, threads_ranks_that_disagree_all_get_the_error);
-    tcase_add_test(cases, threads_sizes_without_a_tree_are_refused);
+    tcase_add_test(cases, threads_sizes_that_are_no_group_are_refused);
+    tcase_add_test(cases, turns_of_any_number_of_ranks_meet_and_give_the_tree);
     tcase_add_test(cases, single_group_is_the_identity);
     suite_add_tcase(suite, cases);
     return check_main(suite);

@@ -1,7 +1,10 @@
 /* ctest: labels=quick libs=model timeout=60 */
-/* How a model is cut: whatever its heads and its vocabulary are, the ranks of every T that divides
- * S hold each head, each FFN column and each id once, and a query head is always on the rank of its
+/* How a model is cut: whatever its heads and its vocabulary are, the ranks of every T that can share
+ * it hold each head, each FFN column and each id once, and a query head is always on the rank of its
  * kv head. */
+#include <string.h>
+
+#include "base/limits.h"
 #include "model/logits/row.h"
 #include "model/shard.h"
 #include "tests/support/check_util.h"
@@ -41,14 +44,23 @@ static void check_rank(const struct model_config *cfg, const struct shard *shard
     }
 }
 
+static int n_with[SLICES_MAX + 1]; /* shapes that were cut into so many slices */
+
 static void check_shape(int n_heads, int n_kv_heads, int ffn_dim)
 {
     struct error err;
     const struct model_config cfg = config_of(n_heads, n_kv_heads, ffn_dim, 1000);
     int s = config_slices(&cfg);
-    ck_assert(s == 1 || s == 2 || s == 4 || s == 8);
-    for (int n_ranks = 1; n_ranks <= s; n_ranks *= 2) {
+    ck_assert(s >= 1 && s <= SLICES_MAX);
+    for (int n_ranks = 1; n_ranks <= s; n_ranks++) {
         int next_head = 0, next_ffn = 0;
+        struct shard refused;
+        if (!config_takes_ranks(&cfg, n_ranks)) {
+            ck_assert(s % n_ranks != 0 || (s == 6 && n_ranks == 2 && n_kv_heads == 3));
+            CHECK_ERR(shard_init(&refused, &cfg, 1000, 0, n_ranks, &err), ERR_ARGUMENT,
+                      "cannot share this model");
+            continue;
+        }
         for (int rank = 0; rank < n_ranks; rank++) {
             struct shard shard;
             CHECK_OK(shard_init(&shard, &cfg, 1000, rank, n_ranks, &err));
@@ -60,20 +72,30 @@ static void check_shape(int n_heads, int n_kv_heads, int ffn_dim)
         }
     }
     struct shard shard;
-    const char *fits = s == 1 ? "T must be 1" : "T must be one of 1, 2";
+    const char *fits = s == 1   ? "1 slice, so T must be 1"
+                       : s == 3 ? "3 slices, so T must be one of 1, 3"
+                       : s == 5 ? "5 slices, so T must be one of 1, 5"
+                       : s == 6 ? "6 slices, so T must be one of 1, 3, 6"
+                       : s == 7 ? "7 slices, so T must be one of 1, 7"
+                                : "T must be one of 1, 2";
+    n_with[s]++;
     CHECK_ERR(shard_init(&shard, &cfg, 1000, 0, 2 * s, &err), ERR_ARGUMENT, fits);
     CHECK_ERR(shard_init(&shard, &cfg, 1000, 0, 0, &err), ERR_ARGUMENT, fits);
 }
 
 START_TEST(every_head_lies_beside_its_kv_head)
 {
-    const int ffn_dims[] = {2, 6, 12, 48, 256, 4864, 28672};
+    memset(n_with, 0, sizeof n_with);
+    const int ffn_dims[] = {2, 6, 12, 48, 70, 84, 256, 1536, 4864, 17920, 28672};
     for (int n_kv_heads = 1; n_kv_heads <= 16; n_kv_heads++) {
         for (int n_heads = n_kv_heads; n_heads <= 64; n_heads += n_kv_heads) {
             for (size_t f = 0; f < sizeof ffn_dims / sizeof *ffn_dims; f++) {
                 check_shape(n_heads, n_kv_heads, ffn_dims[f]);
             }
         }
+    }
+    for (int s = 1; s <= SLICES_MAX; s++) {
+        ck_assert_msg(n_with[s] > 0, "no shape was cut into %d slices", s);
     }
 }
 END_TEST
@@ -91,6 +113,12 @@ START_TEST(known_models_have_the_slices_of_the_design)
         {24, 8, 8192, 8},   /* llama-3.2-3b */
         {71, 71, 18176, 1}, /* odd heads */
         {36, 6, 1536, 2},   /* kv heads neither a multiple of 4 nor a divisor */
+        {9, 3, 1536, 3},    /* smollm2-135m */
+        {15, 5, 2560, 5},   /* smollm2-360m */
+        {24, 3, 1536, 6},   /* 2 ranks cannot hold 3 kv heads */
+        {9, 1, 1536, 3},    /* odd heads, one kv head */
+        {14, 7, 3584, 7},   /* 7 kv heads */
+        {40, 10, 17920, 2}, /* a power of two where there is one */
         {32, 1, 14336, 8},  /* one kv head */
         {8, 4, 6, 1},       /* half of the FFN width is odd */
     };
@@ -100,6 +128,18 @@ START_TEST(known_models_have_the_slices_of_the_design)
         ck_assert_msg(config_slices(&cfg) == known[i].n_slices, "%d heads, %d kv heads: S = %d",
                       known[i].n_heads, known[i].n_kv_heads, config_slices(&cfg));
     }
+}
+END_TEST
+
+/* A stored group of weights is not cut by three slices, which no power of two asks for. */
+START_TEST(stored_groups_stay_whole)
+{
+    struct model_config cfg = config_of(9, 3, 1536, 1000);
+    ck_assert_int_eq(config_slices(&cfg), 3);
+    cfg.stored_group = 128; /* three heads of 16 columns are one group and a half of 32 */
+    ck_assert_int_eq(config_slices(&cfg), 1);
+    cfg.head_dim = 64;
+    ck_assert_int_eq(config_slices(&cfg), 3);
 }
 END_TEST
 
@@ -134,6 +174,7 @@ int main(void)
     TCase *tcase = tcase_create("cuts");
     tcase_add_test(tcase, every_head_lies_beside_its_kv_head);
     tcase_add_test(tcase, known_models_have_the_slices_of_the_design);
+    tcase_add_test(tcase, stored_groups_stay_whole);
     tcase_add_test(tcase, every_id_lies_in_one_slice);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
