@@ -44,6 +44,10 @@ struct matrix {
     enum weight_form form; /* of its elements in data; WEIGHTS_BLOCKS: each section's own */
     int first_group;       /* WEIGHTS_BLOCKS: where n_in begins in a super-block, 0..7 groups */
     int n_sections;        /* WEIGHTS_BLOCKS; otherwise 0 */
+    /* [n_ordered] WEIGHTS_BLOCKS: the k of n_in that are packed one after the other, -1 for one of
+     * zeros; sections of integers have n_ordered k then. NULL: those of n_in. */
+    int32_t *order;
+    int n_ordered;
     struct matrix_section sections[MATRIX_PARTS_MAX];
 };
 

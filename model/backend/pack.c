@@ -21,7 +21,7 @@ static uint64_t hash_place(uint64_t hash, const struct weight *weight, int row, 
         return XXH3_64bits_withSeed(sample, (size_t)n * sizeof *sample, hash);
     }
     if (weight->dtype == DTYPE_STORED) {
-        const uint64_t words[] = {hash, stored_hash(weight, row, col, n)};
+        const uint64_t words[] = {hash, stored_hash(&weight->stored, row, col, n)};
         return XXH3_64bits(words, sizeof words);
     }
     if (form != WEIGHTS_INT8 && form != WEIGHTS_INT4) {

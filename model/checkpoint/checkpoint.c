@@ -62,7 +62,7 @@ static void hash_weight(XXH3_state_t *state, const struct weight *weight)
     XXH3_64bits_update(state, words, sizeof words);
     for (int i = 0; i < STORED_SAMPLES; i++) {
         int row = (int)((int64_t)(weight->n_rows - 1) * i / (STORED_SAMPLES - 1));
-        uint64_t hash = stored_hash(weight, row, 0, weight->n_cols);
+        uint64_t hash = stored_hash(s, row, 0, weight->n_cols);
         XXH3_64bits_update(state, &hash, sizeof hash);
     }
 }

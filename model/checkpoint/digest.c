@@ -6,7 +6,7 @@
 static uint64_t hash_elements(const struct weight *weight, int row, int col, int n)
 {
     size_t bytes;
-    if (weight->dtype == DTYPE_STORED) return stored_hash(weight, row, col, n);
+    if (weight->dtype == DTYPE_STORED) return stored_hash(&weight->stored, row, col, n);
     const uint8_t *run = weight_run(weight, row, col, n, &bytes);
     return XXH3_64bits(run, bytes);
 }

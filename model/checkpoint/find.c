@@ -9,7 +9,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "model/checkpoint/internal.h"
@@ -22,35 +21,6 @@ static const struct {
     {"F16", DTYPE_F16},
     {"F32", DTYPE_F32},
 };
-
-static int tensor_by_name(const void *left, const void *right)
-{
-    const struct tensor *a = left, *b = right;
-    return strcmp(a->name, b->name);
-}
-
-void checkpoint_sort_tensors(struct checkpoint *ck)
-{
-    qsort(ck->tensors, ck->n_tensors, sizeof *ck->tensors, tensor_by_name);
-}
-
-const struct tensor *checkpoint_tensor(const struct checkpoint *ck, const char *name)
-{
-    struct tensor wanted = {.name = name};
-    if (!ck->n_tensors) return NULL;
-    return bsearch(&wanted, ck->tensors, ck->n_tensors, sizeof wanted, tensor_by_name);
-}
-
-const char *checkpoint_shown_name(const struct checkpoint *ck, const char *name,
-                                  char room[GGUF_NAME_BYTES])
-{
-    return ck->gguf && gguf_file_name(ck->arch, name, room) ? room : name;
-}
-
-const char *checkpoint_config_words(const struct checkpoint *ck)
-{
-    return ck->gguf ? "the metadata" : "config.json";
-}
 
 static void show_shape(const struct safetensors_entry *entry, char *text, size_t text_bytes)
 {
@@ -99,16 +69,6 @@ static int find_in_file(const struct checkpoint *ck, const struct tensor *tensor
     return error_set(err, ERR_UNSUPPORTED,
                      "%s: tensor %s is of dtype %s, which is not supported (BF16, F16, F32 are)",
                      ck->name, tensor->name, entry->dtype);
-}
-
-/* Only the layers' matrices are packed. */
-bool checkpoint_is_packed(const struct checkpoint *ck, const char *name)
-{
-    static const char tail[] = "_proj.weight";
-    size_t len = strlen(name), tail_len = sizeof tail - 1;
-    bool is_uniform = ck->cfg.stored == WEIGHTS_INT8 || ck->cfg.stored == WEIGHTS_INT4;
-    return !ck->gguf && is_uniform && strncmp(name, "model.layers.", 13) == 0 && len > tail_len &&
-           strcmp(name + len - tail_len, tail) == 0;
 }
 
 /* One of the tensors that make up a packed matrix: its name is that of the matrix plus `suffix`. */

@@ -94,9 +94,11 @@ bool checkpoint_named_shape(const char *name, struct model_config *cfg);
 /* The names, separated by ", ", for an error text. */
 void checkpoint_shape_names(char *text, size_t text_bytes);
 
-/* find.c: the tensor of this name in the files; NULL: there is none. Whether a matrix of this name
- * is packed. */
+/* tensors.c: sorts the tensors by name, as lookups need them; checkpoint_open calls it once. The
+ * tensor of this name in the files; NULL: there is none. */
+void checkpoint_sort_tensors(struct checkpoint *ck);
 const struct tensor *checkpoint_tensor(const struct checkpoint *ck, const char *name);
+/* True if a matrix of this name is packed, in a model of int8 or int4. */
 bool checkpoint_is_packed(const struct checkpoint *ck, const char *name);
 /* The name of a tensor as the model's files have it; valid as long as room and name. */
 const char *checkpoint_shown_name(const struct checkpoint *ck, const char *name,
@@ -127,7 +129,3 @@ void checkpoint_settle_stored(struct checkpoint *ck);
  * whether they matter. Errors: ERR_UNSUPPORTED names the tensors; ERR_FORMAT; ERR_NO_MEMORY. */
 int checkpoint_untie_head(struct checkpoint *ck, struct error *err);
 int checkpoint_check_unread(const struct checkpoint *ck, struct error *err);
-
-/* find.c: sorts the tensors by name, as checkpoint_find needs them; checkpoint_open calls it
- * once. */
-void checkpoint_sort_tensors(struct checkpoint *ck);

@@ -69,7 +69,7 @@ static void read_blocks_bf16(const struct weight *weight, int row, int col, int 
     for (int done = 0; done < n; done += QUANT_GROUP) {
         int n_here = least(QUANT_GROUP, n - done);
         if (weight->dtype == DTYPE_STORED) {
-            stored_read_f32(weight, row, col + done, n_here, values);
+            stored_read_f32(&weight->stored, row, col + done, n_here, values);
         } else {
             block_read_f32(weight->block, blocks, col + done, n_here, values);
         }
@@ -134,7 +134,7 @@ void weight_read_f32(const struct weight *weight, int row, int col, int n, float
         return;
     }
     if (weight->dtype == DTYPE_STORED) {
-        stored_read_f32(weight, row, col, n, out);
+        stored_read_f32(&weight->stored, row, col, n, out);
         return;
     }
     if (weight->data) {
@@ -173,7 +173,7 @@ enum weight_form weight_form_of(const struct weight *weight)
 void weight_read_group(const struct weight *weight, int row, int group, struct weight_group *out)
 {
     if (weight->dtype == DTYPE_STORED) {
-        stored_read_group(weight, row, group, out);
+        stored_read_group(&weight->stored, row, group, out);
     } else {
         block_read_group(weight->block, row_blocks(weight, row), group, out);
     }
@@ -267,7 +267,7 @@ void weight_expect(const struct weight *weight, int row, int n_rows, int col, in
     size_t len;
     if (!weight->data || n_rows <= 0 || is_paired_vector(weight)) return;
     if (weight->dtype == DTYPE_STORED) {
-        stored_expect(weight, row, n_rows, col, n);
+        stored_expect(&weight->stored, row, n_rows, col, n);
         return;
     }
     const uint8_t *first = weight_run(weight, row, col, n, &len);

@@ -24,10 +24,12 @@ enum stored_kind { STORED_NONE, STORED_AWQ, STORED_GPTQ, STORED_PACKED, STORED_B
 
 enum stored_scale { STORED_BF16, STORED_F16, STORED_F32 };
 
-/* A part of struct weight (read.h), whose `data` are the integers. Pointers are into mapped
- * files. */
+/* A part of struct weight (read.h), which has the shape and the integers besides. Pointers are into
+ * mapped files. */
 struct stored_matrix {
     enum stored_kind kind;
+    int n_rows, n_cols;
+    const uint8_t *data; /* the integers, or fp8 */
     int bits;
     int group;      /* k that share a scale */
     int group_rows; /* rows that share one: 1, but of fp8 any number */
@@ -40,24 +42,29 @@ struct stored_matrix {
     const uint8_t *order; /* I32 [K]; NULL: the group of k is k / group */
 };
 
-struct weight;
+/* Reads elements [row][32 * group .. + 32), for kinds of integers without an order. Past the row's
+ * end they are zero. */
+void stored_read_group(const struct stored_matrix *s, int row, int group, struct weight_group *out);
 
-/* Reads elements [row][32 * group .. + 32), for kinds of integers. Past the row's end they are
- * zero. */
-void stored_read_group(const struct weight *weight, int row, int group, struct weight_group *out);
+/* Reads the columns first_col + list[0..32), which are of one group; -1 is an element of zero. */
+void stored_read_listed(const struct stored_matrix *s, int row, int first_col, const int32_t *list,
+                        struct weight_group *out);
+
+/* The group of scales that a column belongs to. */
+int stored_group_of(const struct stored_matrix *s, int col);
 
 /* Writes the n bytes of fp8 from [row][col] on; and the scale of [row][col]. */
-void stored_read_fp8(const struct weight *weight, int row, int col, int n, uint8_t *out);
-float stored_scale_of(const struct weight *weight, int row, int col);
+void stored_read_fp8(const struct stored_matrix *s, int row, int col, int n, uint8_t *out);
+float stored_scale_of(const struct stored_matrix *s, int row, int col);
 
 /* Elements [row][col .. col + n), each rounded once from its exact value. */
-void stored_read_f32(const struct weight *weight, int row, int col, int n, float *out);
+void stored_read_f32(const struct stored_matrix *s, int row, int col, int n, float *out);
 
 /* The form of a matrix that keeps all bits. */
-enum weight_form stored_form(const struct stored_matrix *stored);
+enum weight_form stored_form(const struct stored_matrix *s);
 
 /* The hash of elements [row][col .. col + n) and their scales, as stored_read_group gives them. */
-uint64_t stored_hash(const struct weight *weight, int row, int col, int n);
+uint64_t stored_hash(const struct stored_matrix *s, int row, int col, int n);
 
 /* As weight_expect (read.h). */
-void stored_expect(const struct weight *weight, int row, int n_rows, int col, int n);
+void stored_expect(const struct stored_matrix *s, int row, int n_rows, int col, int n);

@@ -157,36 +157,33 @@ static int set_groups(const struct search *in, const struct tensor *scales, uint
                      in->ck->name, in->stem, s->group, QUANT_GROUP);
 }
 
-/* An order that is that of the columns is forgotten. */
+/* Finds the group of each column, and forgets it where groups are runs of columns.
+ * compressed-tensors fills with -1 what was never set. */
 static int find_order(const struct search *in, const char *part, struct error *err)
 {
     struct stored_matrix *s = &in->out->stored;
     const struct tensor *tensor = part_of(in->ck, in->stem, part);
-    int rc = 0;
+    int rc = 0, n_unset = 0;
     bool is_ordered = true;
     if (!tensor) return 0;
     TRY(find_part(in, part, "I32", &tensor, err));
     if (!has_shape(tensor, in->n_cols, 1)) {
-        rc = wrong_shape(in, tensor, "not a group for each column", err);
-        goto out;
+        return wrong_shape(in, tensor, "not a group for each column", err);
     }
     for (int k = 0; k < in->n_cols; k++) {
         int32_t group;
         memcpy(&group, tensor->weight.data + (size_t)k * sizeof group, sizeof group);
-        if (group == -1 && strcmp(part, "weight_g_idx") == 0) continue; /* never set */
-        if (group < 0 || group >= s->n_groups) {
+        if (group == -1 && n_unset == k && strcmp(part, "weight_g_idx") == 0) {
+            n_unset++;
+            continue;
+        }
+        if (group < 0 || group >= s->n_groups || n_unset) {
             return error_set(err, ERR_FORMAT, "%s: %.100s says that column %d is of group %d of %d",
                              in->ck->name, tensor->name, k, group, s->n_groups);
         }
         is_ordered &= group == k / s->group;
     }
-    if (!is_ordered) {
-        rc = error_set(err, ERR_UNSUPPORTED,
-                       "%s: the groups of %.100s are not runs of columns (%s: quantized with "
-                       "\"desc_act\" or \"actorder\": \"group\"), which is not supported; take a "
-                       "model that was quantized without",
-                       in->ck->name, in->stem, part);
-    }
+    if (!is_ordered) s->order = tensor->weight.data;
 out:
     return rc;
 }
@@ -410,6 +407,9 @@ int checkpoint_find_stored(const struct checkpoint *ck, const char *name, int n_
         bool is_fp8 = has_dtype(whole, "F8_E4M3");
         TRY(is_fp8 ? find_fp8(&in, whole, err) : find_bytes(&in, whole, err));
     }
+    found.stored.n_rows = n_rows;
+    found.stored.n_cols = n_cols;
+    found.stored.data = found.data;
     *weight = found;
 out:
     return rc;

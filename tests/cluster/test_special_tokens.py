@@ -64,7 +64,8 @@ def setUpModule():
     cache = os.path.join(world.folder, "hub")
     world.environment["HF_HUB_CACHE"] = cache
     write_chain_model(
-        snapshot_folder(cache, "some/chain-1.5", "main", "0a1b2c"), CHAINS, added=ADDED, post_processor=BEGINS,
+        snapshot_folder(cache, "some/chain-1.5", "main", "0a1b2c"), CHAINS, added=ADDED,
+        post_processor=BEGINS,
         config={"bos_token_id": BEGIN, "eos_token_id": EOS},
         files={"chat_template.jinja": TEMPLATE,
                "tokenizer_config.json": {"eos_token": {"content": "<|im_end|>"}},
@@ -115,7 +116,7 @@ class Names(unittest.TestCase):
         self.assertIn("some/chain-1.5", described)
         self.assertIn("other/draft", described)
         told = world.outrider("tokenize", "-m", "some/chain-1.5", "--ids", "ab").stdout
-        self.assertEqual(told.split(), ["97", "98"])
+        self.assertEqual(told.strip(), f"{BEGIN},97,98")
 
     def test_what_is_missing_has_a_command(self):
         failed = world.outrider("tokenize", "-m", "some/thing", "ab")

@@ -61,6 +61,13 @@ def words(parts, bits):
     return torch.where(total >= 2 ** 31, total - 2 ** 32, total).to(torch.int32)
 
 
+def shuffled(order, module):
+    """Groups of columns in an order that matrices with the same input share."""
+    inputs = ("o_proj", "down_proj", "gate_proj|up_proj", "q_proj|k_proj|v_proj")
+    seed = [any(part in module for part in names.split("|")) for names in inputs].index(True)
+    return order[torch.randperm(len(order), generator=torch.Generator().manual_seed(seed))]
+
+
 # ---- formats: each gives the tensors of a matrix and its elements ----
 
 def awq(weight, case):
@@ -77,7 +84,7 @@ def gptq(weight, case):
     per = 32 // bits
     order = torch.arange(cols) // group
     if case.get("shuffled"):
-        order = order[torch.randperm(cols, generator=case["draw"])]
+        order = shuffled(order, case["module"])
     at = torch.argsort(order, stable=True)
     sorted_q, zero, scale = round_groups(weight[:, at], bits, group, case["sym"], torch.float16)
     if not case.get("v2"):
@@ -100,14 +107,22 @@ def packed(weight, case):
     bits, cols = case["bits"], weight.shape[1]
     group = case["group"] if case["group"] > 0 else cols
     dtype = getattr(torch, case.get("scale", "bfloat16"))
-    q, zero, scale = round_groups(weight, bits, group, case["sym"], dtype)
+    order = torch.arange(cols) // group
+    if case.get("shuffled"):
+        order = shuffled(order, case["module"])
+    at = torch.argsort(order, stable=True)
+    sorted_q, zero, scale = round_groups(weight[:, at], bits, group, case["sym"], dtype)
+    q = torch.empty_like(sorted_q)
+    q[:, at] = sorted_q
     middle = 2 ** (bits - 1)
     tensors = {"weight_packed": pack_to_int32((q - middle).to(torch.int8), bits),
                "weight_scale": scale.to(dtype),
                "weight_shape": torch.tensor(weight.shape, dtype=torch.int64)}
     if not case["sym"]:
         tensors["weight_zero_point"] = pack_to_int32((zero - middle).to(torch.int8), bits, 0)
-    return tensors, value_of(q, zero, scale, torch.arange(cols) // group)
+    if case.get("shuffled"):
+        tensors["weight_g_idx"] = order.to(torch.int32)
+    return tensors, value_of(q, zero, scale, order)
 
 
 def whole_bytes(weight, case):
@@ -177,6 +192,8 @@ CASES = [
          config=compressed("pack-quantized", 4, "group", 32, False)),
     dict(name="packed_rows", family="qwen2", store=packed, bits=4, group=-1, sym=True,
          config=compressed("pack-quantized", 4, "channel")),
+    dict(name="packed_order", family="llama", store=packed, bits=4, group=32, sym=True,
+         shuffled=True, config=compressed("pack-quantized", 4, "group", 32)),
     dict(name="packed_8", family="llama", store=packed, bits=8, group=64, sym=False,
          config=compressed("pack-quantized", 8, "group", 64, False)),
     dict(name="bytes", family="qwen3", store=whole_bytes, sym=True,
@@ -226,6 +243,7 @@ def store(case, net):
     for name, module in net.named_modules():
         if not isinstance(module, torch.nn.Linear) or any(part in name for part in plain):
             continue
+        case["module"] = name
         parts, value = case["store"](module.weight.detach(), case)
         tensors.update({f"{name}.{part}": tensor.contiguous() for part, tensor in parts.items()})
         module.weight.data = value.float()

@@ -16,6 +16,7 @@ struct backend_cpu {
     const struct cpu_matrix_ops *matrix; /* of the weights' form */
     uint8_t *groups;                     /* quantized rows of a matmul; NULL with bf16 alone */
     uint32_t *panels;                    /* rows of a matmul; NULL without bf16 */
+    uint16_t *ordered; /* rows in the order of a matrix; NULL: no matrix has one */
     const struct kernels *kernels;
     char kernels_reason[KERNELS_TEXT_BYTES];
     struct team *team;
@@ -133,9 +134,25 @@ void cpu_bf16_multiply(const struct cpu_matmul *job, int i, const struct matrix_
 
 struct matmul_rows cpu_bf16_job_rows(const struct cpu_matmul *job);
 
+/* matrix_order.c */
+/* Sets the order of a matrix whose stored groups have one. Errors: ERR_UNSUPPORTED its parts have
+ * different ones; ERR_NO_MEMORY. */
+int cpu_order_open(struct backend_cpu *cpu, struct matrix *m, const struct matrix_source *source,
+                   struct error *err);
+void cpu_ordered_close(struct backend_cpu *cpu);
+/* Rows that there is room for; brings the job's rows into the order of its matrices. */
+int cpu_ordered_rows(const struct cpu_matmul *job);
+void cpu_ordered_prepare(struct cpu_matmul *job);
+
+/* k of a section of integers. */
+static inline int cpu_packed_width(const struct matrix *m)
+{
+    return m->order ? m->n_ordered : m->n_in;
+}
+
 /* matrix_fp8.c */
-/* A section of fp8: adds a part to its runs; bytes; packs and multiplies blocks of 64 columns, whose
- * rows cpu_bf16_prepare has prepared. */
+/* A section of fp8: adds a part to its runs; bytes; packs and multiplies blocks of 64 columns,
+ * whose rows cpu_bf16_prepare has prepared. */
 void cpu_fp8_add(struct matrix_section *section, const struct matrix_part *part);
 size_t cpu_fp8_bytes(const struct matrix *m, const struct matrix_section *section);
 void cpu_fp8_fill(const struct cpu_fill *fill, const struct matrix_section *section, void *data,

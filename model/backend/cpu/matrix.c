@@ -5,6 +5,7 @@
 #include "model/backend/cpu/internal.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/least.h"
@@ -46,6 +47,7 @@ int cpu_matrix_open(struct backend *be, struct matrix *m, const struct matrix_so
     for (int i = 0; i < source->n_parts; i++) {
         m->n_out += source->parts[i].n_rows;
     }
+    if (m->form == WEIGHTS_BLOCKS) TRY(cpu_order_open(cpu, m, source, err));
     if (cpu->matrix->divide) cpu->matrix->divide(m, source);
     m->bytes = cpu->matrix->bytes(m);
     const struct cpu_fill fill = {m, source};
@@ -59,7 +61,10 @@ int cpu_matrix_open(struct backend *be, struct matrix *m, const struct matrix_so
                                          .arg = &fill};
     TRY(pack_open(be, cpu->team, &m->data, &request, err));
 out:
-    if (rc) *m = (struct matrix){0};
+    if (rc) {
+        free(m->order);
+        *m = (struct matrix){0};
+    }
     return rc;
 }
 
@@ -71,6 +76,7 @@ int cpu_matrix_digest(struct backend *be, const struct matrix_source *source, st
 void cpu_matrix_close(struct backend *be, struct matrix *m)
 {
     pack_close(be, m->data, m->bytes);
+    free(m->order);
     *m = (struct matrix){0};
 }
 

@@ -120,10 +120,11 @@ static void blocks_begin_batch(struct cpu_matmul *job, int n_left)
 {
     enum weight_form first, second = row_sets(job, &first);
     job->n = least(n_left, cpu_quant_rows(job, second == WEIGHTS_BF16 ? 1 : 2));
-    if (has_floats(job->matrices)) {
-        job->n = least(job->n, cpu_bf16_rows(job));
-        cpu_bf16_prepare(job);
-    }
+    bool is_ordered = job->matrices->order != NULL, needs_floats = has_floats(job->matrices);
+    if (needs_floats) job->n = least(job->n, cpu_bf16_rows(job));
+    if (is_ordered) job->n = least(job->n, cpu_ordered_rows(job));
+    if (needs_floats) cpu_bf16_prepare(job);
+    if (is_ordered) cpu_ordered_prepare(job);
     if (first != WEIGHTS_BF16) cpu_quant_prepare(job, first, false);
     if (second != WEIGHTS_BF16) cpu_quant_prepare(job, second, true);
 }

@@ -53,8 +53,8 @@ static void fill_column(const void *arg, int column, int k, int n, uint8_t *q, f
     const struct matrix_part *part =
         matrix_source_part(fill->source, fill->section->first + column, &row);
     if (!part) return;
-    stored_read_fp8(&part->weight, row, part->first_col + k, n, q);
-    *scale = stored_scale_of(&part->weight, row, part->first_col + k);
+    stored_read_fp8(&part->weight.stored, row, part->first_col + k, n, q);
+    *scale = stored_scale_of(&part->weight.stored, row, part->first_col + k);
 }
 
 void cpu_fp8_fill(const struct cpu_fill *fill, const struct matrix_section *section, void *data,

@@ -30,8 +30,8 @@ struct quant_matrix cpu_quant_matrix(const struct matrix *m, const struct matrix
                                      void *data)
 {
     uint8_t *at = data;
-    return quant_matrix_of(section->form, at ? at + section->offset : NULL, m->n_in, section->n_out,
-                           m->first_group);
+    return quant_matrix_of(section->form, at ? at + section->offset : NULL, cpu_packed_width(m),
+                           section->n_out, m->first_group);
 }
 
 /* ---- packing ---- */
@@ -40,6 +40,7 @@ struct quant_matrix cpu_quant_matrix(const struct matrix *m, const struct matrix
 struct section_fill {
     const struct matrix_section *section;
     const struct matrix_source *source;
+    const int32_t *order; /* of the matrix */
 };
 
 /* Groups of a row that are quantized while they are read. */
@@ -71,7 +72,11 @@ static void quant_fill_column(const void *arg, int column, int first, int n,
                      least(n * QUANT_GROUP, fill->source->n_in - k), out);
         return;
     }
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; fill->order && i < n; i++) {
+        stored_read_listed(&part->weight.stored, row, part->first_col, fill->order + k, &out[i]);
+        k += QUANT_GROUP;
+    }
+    for (int i = 0; !fill->order && i < n; i++) {
         weight_read_group(&part->weight, row, part->first_col / QUANT_GROUP + first + i, &out[i]);
     }
 }
@@ -79,7 +84,7 @@ static void quant_fill_column(const void *arg, int column, int first, int n,
 void cpu_quant_fill(const struct cpu_fill *fill, const struct matrix_section *section, void *data,
                     int first_block, int end_block)
 {
-    const struct section_fill columns = {section, fill->source};
+    const struct section_fill columns = {section, fill->source, fill->matrix->order};
     const struct quant_matrix packed = cpu_quant_matrix(fill->matrix, section, data);
     quant_matrix_fill(&packed, first_block, least(end_block, packed.n_blocks), quant_fill_column,
                       &columns);
@@ -97,7 +102,7 @@ static uint8_t *matrix_groups(const struct cpu_matmul *job, int i, bool is_secon
 
 int cpu_quant_rows(struct cpu_matmul *job, int n_sets)
 {
-    job->n_groups = (job->matrices->n_in + QUANT_GROUP - 1) / QUANT_GROUP;
+    job->n_groups = (cpu_packed_width(job->matrices) + QUANT_GROUP - 1) / QUANT_GROUP;
     int rows = GROUPS_AT_ONCE / (job->n_groups * job->n_matrices * n_sets);
     assert(rows > 0); /* model/checkpoint/config/config_parse.c refuses widths over 2^20 */
     return rows;
@@ -114,14 +119,16 @@ static void quantize_member(void *arg, int member, int n_members)
     const struct quantize_job *quantize = arg;
     const struct cpu_matmul *job = quantize->matmul;
     const struct matrix *m = job->matrices;
-    int begin, end;
+    int width = cpu_packed_width(m), begin, end;
+    const uint16_t *in = m->order ? job->cpu->ordered : job->in;
+    size_t stride = m->order ? (size_t)width * (size_t)job->n_matrices : job->in_stride;
     team_range(job->n_groups, 1, member, n_members, &begin, &end);
     for (int i = 0; begin < end && i < job->n_matrices; i++) {
         const struct quant_rows rows = {.form = quantize->form,
-                                        .in = job->in + (size_t)i * (size_t)m->n_in,
-                                        .in_stride = job->in_stride,
+                                        .in = in + (size_t)i * (size_t)width,
+                                        .in_stride = stride,
                                         .n_rows = job->n,
-                                        .n_in = m->n_in,
+                                        .n_in = width,
                                         .out = matrix_groups(job, i, quantize->is_second)};
         job->cpu->kernels->quant->quantize(&rows, begin, end);
     }

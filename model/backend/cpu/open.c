@@ -90,6 +90,7 @@ static void cpu_close(struct backend *be)
     team_close(cpu->team);
     cpu_groups_close(cpu);
     cpu_panels_close(cpu);
+    cpu_ordered_close(cpu);
     free(cpu->scratch);
     free(cpu);
 }

@@ -17,7 +17,8 @@ static const double slack = 1.5;
 
 static const char *const names[] = {"awq",         "gptq",         "gptq_v2",  "gptq_8",
                                     "packed_rows", "packed_zeros", "packed_8", "bytes",
-                                    "bytes_zeros", "fp8_blocks",   "fp8_rows", "fp8_tensor"};
+                                    "bytes_zeros", "fp8_blocks",   "fp8_rows", "fp8_tensor",
+                                    "gptq_order",  "packed_order"};
 enum { N_NAMES = sizeof names / sizeof *names };
 
 struct passage {

@@ -23,7 +23,8 @@ static char dir[64];
 
 static const char *const names[] = {"awq",         "gptq",         "gptq_v2",  "gptq_8",
                                     "packed_rows", "packed_zeros", "packed_8", "bytes",
-                                    "bytes_zeros", "fp8_blocks",   "fp8_rows", "fp8_tensor"};
+                                    "bytes_zeros", "fp8_blocks",   "fp8_rows", "fp8_tensor",
+                                    "gptq_order",  "packed_order"};
 enum { N_NAMES = sizeof names / sizeof *names };
 
 static const struct tensor_spec *spec_of(const struct checkpoint *ck, const char *name)
@@ -52,12 +53,13 @@ static void check_element(const struct weight *weight, int row, int col, float w
     ck_assert_uint_eq(bf16, num_float_to_bf16(wanted));
     if (weight->stored.kind == STORED_FP8) {
         uint8_t byte;
-        stored_read_fp8(weight, row, col, 1, &byte);
+        stored_read_fp8(&weight->stored, row, col, 1, &byte);
         ck_assert_uint_eq(
-            num_float_to_bits(num_fp8_to_float(byte) * stored_scale_of(weight, row, col)),
+            num_float_to_bits(num_fp8_to_float(byte) * stored_scale_of(&weight->stored, row, col)),
             num_float_to_bits(wanted));
         return;
     }
+    if (weight->stored.order) return;
     struct weight_group group;
     float run[QUANT_GROUP];
     weight_read_group(weight, row, col / QUANT_GROUP, &group);
@@ -140,11 +142,37 @@ START_TEST(activations_that_are_quantized_are_remarked)
 }
 END_TEST
 
-START_TEST(an_order_of_columns_is_refused)
+/* Groups that are no runs of columns are read by lists of columns. */
+START_TEST(listed_columns_are_those_of_the_row)
 {
-    struct checkpoint *ck;
-    CHECK_ERR(checkpoint_open(&ck, STORED "gptq_order", &err), ERR_UNSUPPORTED,
-              "are not runs of columns (g_idx: quantized with \"desc_act\"");
+    static const char *const models[] = {"gptq_order", "packed_order"};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        struct checkpoint *ck;
+        struct weight weight;
+        struct weight_group group;
+        char path[512];
+        float one, run[QUANT_GROUP];
+        int32_t list[QUANT_GROUP];
+        snprintf(path, sizeof path, STORED "%s", models[i]);
+        CHECK_OK(checkpoint_open(&ck, path, &err));
+        CHECK_OK(
+            checkpoint_find(ck, "model.layers.0.mlp.down_proj.weight", 128, 256, &weight, &err));
+        ck_assert_ptr_nonnull(weight.stored.order);
+        int n = 0, first = 64;
+        memset(list, -1, sizeof list);
+        for (int k = first; k < 256 && n < QUANT_GROUP - 3; k++) {
+            if (stored_group_of(&weight.stored, k) == 2) list[n++] = k - first;
+        }
+        ck_assert_int_ge(n, 4);
+        stored_read_listed(&weight.stored, 77, first, list, &group);
+        group_read_f32(weight_form_of(&weight), &group, run);
+        for (int k = 0; k < QUANT_GROUP; k++) {
+            one = 0;
+            if (list[k] >= 0) weight_read_f32(&weight, 77, first + list[k], 1, &one);
+            ck_assert_uint_eq(num_float_to_bits(one), num_float_to_bits(run[k]));
+        }
+        checkpoint_close(ck);
+    }
 }
 END_TEST
 
@@ -336,7 +364,7 @@ int main(void)
     tcase_add_loop_test(tcase, elements_are_those_of_the_format, 0, N_NAMES);
     tcase_add_test(tcase, plain_matrices_stay_plain);
     tcase_add_test(tcase, activations_that_are_quantized_are_remarked);
-    tcase_add_test(tcase, an_order_of_columns_is_refused);
+    tcase_add_test(tcase, listed_columns_are_those_of_the_row);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("broken");
     tcase_add_loop_test(tcase, broken_parts_are_named, 0, N_BROKEN);
