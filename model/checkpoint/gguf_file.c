@@ -21,6 +21,7 @@ static int read_config(struct checkpoint *ck, struct config_rest *rest, struct e
     TRY(gguf_config_write(&texts, ck->gguf, ck->arch, err));
     TRY(config_parse(&ck->cfg, texts.config, strlen(texts.config), texts.sampling,
                      strlen(texts.sampling), ck->name, rest, err));
+    if (ck->arch->has_whole_norms) ck->cfg.norm_offset = false;
 out:
     gguf_config_free(&texts);
     return rc;
@@ -147,6 +148,7 @@ int checkpoint_open_gguf(struct checkpoint *ck, struct config_rest *rest, struct
     TRY(checkpoint_layout(&ck->cfg, &ck->layout, &ck->n_layout, err));
     TRY(lend_files(ck, err));
     TRY(add_tensors(ck, err));
+    TRY(checkpoint_rename_tensors(ck, false, err));
 out:
     return rc;
 }

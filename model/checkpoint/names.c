@@ -112,11 +112,11 @@ static void add(struct renaming *r, const struct tensor *tensor, const char *nam
         entry->end = entry->begin + rows * row_bytes;
         entry->dims[0] = rows;
     }
-    r->out[r->n++] = (struct tensor){
-        .name = renamed->name,
-        .entry = entry,
-        .weight = {.data = tensor->weight.data + (entry->begin - tensor->entry->begin)},
-    };
+    struct tensor *out = &r->out[r->n++];
+    *out = *tensor;
+    out->name = renamed->name;
+    out->entry = entry;
+    out->weight.data += entry->begin - tensor->entry->begin;
 }
 
 static int split(struct renaming *r, const struct tensor *tensor, const struct fused *fused,

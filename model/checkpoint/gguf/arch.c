@@ -10,6 +10,18 @@ static const struct gguf_arch archs[] = {
     {.id = GGUF_ARCH_MISTRAL3, .name = "mistral3", .is_paired = true},
     {.id = GGUF_ARCH_QWEN2, .name = "qwen2"},
     {.id = GGUF_ARCH_QWEN3, .name = "qwen3"},
+    {.id = GGUF_ARCH_GEMMA2,
+     .name = "gemma2",
+     .layout = GGUF_LAYOUT_NORMS_AROUND,
+     .has_whole_norms = true},
+    {.id = GGUF_ARCH_GEMMA3,
+     .name = "gemma3",
+     .layout = GGUF_LAYOUT_NORMS_AROUND,
+     .has_whole_norms = true},
+    {.id = GGUF_ARCH_PHI3, .name = "phi3", .layout = GGUF_LAYOUT_FUSED},
+    {.id = GGUF_ARCH_OLMO2, .name = "olmo2", .layout = GGUF_LAYOUT_NORMS_AFTER},
+    {.id = GGUF_ARCH_GRANITE, .name = "granite", .is_paired = true},
+    {.id = GGUF_ARCH_SMOLLM3, .name = "smollm3", .is_paired = true},
 };
 enum { N_ARCHS = sizeof archs / sizeof *archs };
 

@@ -134,6 +134,38 @@ out:
     return rc;
 }
 
+/* Gemma's scale of the scores is not in the file: it follows from the head's width, but in the
+ * largest model of each generation from the model's. */
+static int write_query_scalar(const struct gguf_writing *w, struct error *err)
+{
+    enum { GEMMA2_LARGEST = 46, GEMMA3_LARGEST = 62 };
+    int n_layers = int_of(w, "num_hidden_layers"), scalar = int_of(w, "head_dim");
+    bool is_gemma2 = w->arch->id == GGUF_ARCH_GEMMA2;
+    if (!is_gemma2 && w->arch->id != GGUF_ARCH_GEMMA3) return 0;
+    if (n_layers == (is_gemma2 ? GEMMA2_LARGEST : GEMMA3_LARGEST)) {
+        scalar = int_of(w, "hidden_size") / int_of(w, "num_attention_heads");
+    }
+    return gguf_set(w->root, "query_pre_attn_scalar", json_integer(scalar), err);
+}
+
+/* Ministral 3 scales q by position; other models of its architecture do not. */
+static int write_ministral(const struct gguf_writing *w, struct error *err)
+{
+    char key[GGUF_KEY_BYTES];
+    double beta = 0;
+    int rc = 0;
+    if (w->arch->id != GGUF_ARCH_MISTRAL3) return 0;
+    TRY(gguf_read_number(w->gguf, gguf_arch_key(w, "attention.temperature_scale", key), &beta,
+                         err));
+    if (beta == 0) goto out;
+    TRY(gguf_set(w->root, "architectures", json_pack("[s]", "Ministral3ForCausalLM"), err));
+    TRY(gguf_set(w->root, "model_type", json_string("ministral3"), err));
+    TRY(gguf_set(json_object_get(w->root, "rope_scaling"), "llama_4_scaling_beta",
+                 gguf_json_number(beta), err));
+out:
+    return rc;
+}
+
 /* Switches that are refused unless they are off. */
 static int check_switches(const struct gguf_writing *w, struct error *err)
 {
@@ -224,6 +256,8 @@ static int write_config(const struct gguf_writing *w, struct error *err)
     TRY(check_switches(w, err));
     TRY(write_tensors(w, err));
     TRY(gguf_write_rope(w, int_of(w, "head_dim"), int_of(w, "max_position_embeddings"), err));
+    TRY(write_query_scalar(w, err));
+    TRY(write_ministral(w, err));
     TRY(gguf_write_layers(w, int_of(w, "num_hidden_layers"), err));
     TRY(gguf_write_tokens(w, n_vocab, err));
     TRY(write_unknown(w, err));

@@ -1,33 +1,108 @@
-/* Windows of attention. */
+/* In what the layers differ. Files of most architectures say how wide the windows are, but not which
+ * layers have them: that is as in the programs that read them, and in transformers. */
 #include "model/checkpoint/gguf/internal.h"
 
-/* Mistral's window holds for all layers; a file of the architecture llama has one only then. */
-static int write_mistral(const struct gguf_writing *w, int window, struct error *err)
+/* A list of a name for each layer, sliding or full. */
+struct pattern {
+    int period;               /* each such layer is full; 0: all slide */
+    struct gguf_array slides; /* of the file, in place of the period, where n is not 0 */
+};
+
+static bool slides(const struct pattern *pattern, int layer)
+{
+    if (pattern->slides.n) return gguf_array_bool(&pattern->slides, (uint64_t)layer);
+    return pattern->period == 0 || (layer + 1) % pattern->period != 0;
+}
+
+/* The file's pattern is a period, or a list with an element for each layer. */
+static int read_pattern(const struct gguf_writing *w, int n_layers, struct pattern *pattern,
+                        struct error *err)
+{
+    char key[GGUF_KEY_BYTES];
+    gguf_arch_key(w, "attention.sliding_window_pattern", key);
+    if (!gguf_is_array(w->gguf, key)) {
+        return gguf_read_int(w->gguf, key, 1, n_layers, &pattern->period, err);
+    }
+    int rc = gguf_read_bools(w->gguf, key, &pattern->slides, err);
+    if (rc || pattern->slides.n == (uint64_t)n_layers) return rc;
+    return error_set(err, ERR_FORMAT, "%s: \"%s\" has %llu elements for %d layers",
+                     gguf_origin(w->gguf), key, (unsigned long long)pattern->slides.n, n_layers);
+}
+
+/* Sets "sliding_window", and "layer_types" by a pattern. */
+static int write_windows(const struct gguf_writing *w, int n_layers, int window, int period,
+                         struct error *err)
+{
+    struct pattern pattern = {.period = period};
+    json_t *types = json_array();
+    int rc = gguf_set(w->root, "layer_types", types, err);
+    if (rc) return rc;
+    TRY(read_pattern(w, n_layers, &pattern, err));
+    for (int i = 0; i < n_layers; i++) {
+        bool is_wide = window == 0 || !slides(&pattern, i);
+        const char *name = is_wide ? "full_attention" : "sliding_attention";
+        if (json_array_append_new(types, json_string(name))) {
+            return error_set(err, ERR_NO_MEMORY, "no memory for a config");
+        }
+    }
+    TRY(gguf_set(w->root, "sliding_window", window ? json_integer(window) : json_null(), err));
+out:
+    return rc;
+}
+
+static int write_class(const struct gguf_writing *w, const char *architecture, const char *type,
+                       struct error *err)
 {
     int rc = 0;
-    if (w->arch->id == GGUF_ARCH_LLAMA && window) {
-        TRY(gguf_set(w->root, "architectures", json_pack("[s]", "MistralForCausalLM"), err));
-        TRY(gguf_set(w->root, "model_type", json_string("mistral"), err));
-    }
-    if (w->arch->id == GGUF_ARCH_LLAMA && !window) return 0;
-    TRY(gguf_set(w->root, "sliding_window", window ? json_integer(window) : json_null(), err));
+    TRY(gguf_set(w->root, "architectures", json_pack("[s]", architecture), err));
+    TRY(gguf_set(w->root, "model_type", json_string(type), err));
+out:
+    return rc;
+}
+
+/* A window that holds for all layers, or none. */
+static int write_window(const struct gguf_writing *w, int window, struct error *err)
+{
+    return gguf_set(w->root, "sliding_window", window ? json_integer(window) : json_null(), err);
+}
+
+static int write_switched(const struct gguf_writing *w, int window, struct error *err)
+{
+    int rc = 0;
+    TRY(gguf_set(w->root, "use_sliding_window", json_boolean(window != 0), err));
+    if (window) TRY(gguf_set(w->root, "sliding_window", json_integer(window), err));
 out:
     return rc;
 }
 
 int gguf_write_layers(const struct gguf_writing *w, int n_layers, struct error *err)
 {
+    enum { GEMMA2_PERIOD = 2, GEMMA3_PERIOD = 6, OLMO3_PERIOD = 4 };
     int window = 0, rc = 0;
-    (void)n_layers;
     TRY(gguf_read_equal(w, "attention.sliding_window", 0, GGUF_INT_MOST, &window, err));
     switch (w->arch->id) {
+    case GGUF_ARCH_LLAMA: /* also of Mistral, whose window holds for all layers */
+        if (!window) return 0;
+        TRY(write_class(w, "MistralForCausalLM", "mistral", err));
+        return write_window(w, window, err);
+    case GGUF_ARCH_OLMO2: /* also of OLMo 3, which has windows */
+        if (!window) return 0;
+        TRY(write_class(w, "Olmo3ForCausalLM", "olmo3", err));
+        return write_windows(w, n_layers, window, OLMO3_PERIOD, err);
+    case GGUF_ARCH_MISTRAL:
+    case GGUF_ARCH_MISTRAL3:
+    case GGUF_ARCH_PHI3:
+        return write_window(w, window, err);
     case GGUF_ARCH_QWEN2:
     case GGUF_ARCH_QWEN3:
-        TRY(gguf_set(w->root, "use_sliding_window", json_boolean(window != 0), err));
-        if (window) TRY(gguf_set(w->root, "sliding_window", json_integer(window), err));
+    case GGUF_ARCH_SMOLLM3:
+        return write_switched(w, window, err);
+    case GGUF_ARCH_GEMMA2:
+        return write_windows(w, n_layers, window, GEMMA2_PERIOD, err);
+    case GGUF_ARCH_GEMMA3:
+        return write_windows(w, n_layers, window, GEMMA3_PERIOD, err);
+    case GGUF_ARCH_GRANITE:
         break;
-    default:
-        TRY(write_mistral(w, window, err));
     }
 out:
     return rc;

@@ -128,6 +128,41 @@ static int write_linear(const struct gguf_writing *w, const char *tail, json_t *
     return rc ? rc : copy_number(w, tail, scaling, "factor", err);
 }
 
+/* Phi's long context: divisors for short and for long texts. The factor of cos and sin follows from
+ * the lengths; one that does not is kept. */
+static int write_long(const struct gguf_writing *w, int n, int max_positions, json_t *scaling,
+                      struct error *err)
+{
+    static const struct {
+        const char *tensor, *key;
+    } tables[] = {{"rope_factors_long.weight", "long_factor"},
+                  {"rope_factors_short.weight", "short_factor"}};
+    char key[GGUF_KEY_BYTES];
+    struct divisors divisors;
+    int original = 4096, rc = 0;
+    TRY(gguf_read_equal(w, "rope.scaling.original_context_length", 1, GGUF_INT_MOST, &original,
+                        err));
+    TRY(gguf_set(w->root, "original_max_position_embeddings", json_integer(original), err));
+    if (!gguf_find_tensor(w->gguf, tables[0].tensor)) goto out;
+    TRY(gguf_set(scaling, "rope_type", json_string("longrope"), err));
+    for (int i = 0; i < 2; i++) {
+        json_t *list = json_array();
+        TRY(gguf_set(scaling, tables[i].key, list, err));
+        TRY(read_divisors(w, tables[i].tensor, n, &divisors, err));
+        for (int k = 0; k < divisors.n; k++) {
+            json_array_append_new(list, gguf_json_number((double)divisors.of[k]));
+        }
+    }
+    double ratio = (double)max_positions / original;
+    double usual = ratio > 1 ? sqrt(1 + log(ratio) / log(original)) : 1, given = usual;
+    TRY(gguf_read_number(w->gguf, gguf_arch_key(w, "rope.scaling.attn_factor", key), &given, err));
+    if (fabs(given - usual) > 1e-5 * usual) {
+        TRY(gguf_set(scaling, "attention_factor", gguf_json_number(given), err));
+    }
+out:
+    return rc;
+}
+
 static bool is_text(const struct gguf_text *text, const char *wanted)
 {
     return text->len == strlen(wanted) && memcmp(text->data, wanted, text->len) == 0;
@@ -143,15 +178,35 @@ static int write_scaling(const struct gguf_writing *w, json_t *scaling, struct e
     TRY(gguf_read_number(w->gguf, gguf_arch_key(w, "rope.scale_linear", key), &linear, err));
     TRY(gguf_read_text(w->gguf, gguf_arch_key(w, "rope.scaling.type", key), &type, err));
     if (is_text(&type, "yarn")) return write_yarn(w, scaling, err);
+    if (is_text(&type, "longrope") && w->arch->id == GGUF_ARCH_PHI3) return 0;
     if (is_text(&type, "linear")) return write_linear(w, "rope.scaling.factor", scaling, err);
     if (!is_text(&type, "none")) {
         return error_set(err, ERR_UNSUPPORTED,
-                         "%s: \"%s\" = \"%.*s\" is not supported (none, linear and yarn are)",
+                         "%s: \"%s\" = \"%.*s\" is not supported (none, linear and yarn are, and "
+                         "longrope in phi3)",
                          gguf_origin(w->gguf), key, type.len < 40 ? (int)type.len : 40, type.data);
     }
     if (linear != 1 && linear != 0) rc = write_linear(w, "rope.scale_linear", scaling, err);
 out:
     return rc;
+}
+
+/* The part of a head that rotates, of which only Phi leaves some. */
+static int write_rotated(const struct gguf_writing *w, int head_dim, int *n_rotated,
+                         struct error *err)
+{
+    char key[GGUF_KEY_BYTES];
+    *n_rotated = head_dim;
+    int rc = gguf_read_equal(w, "rope.dimension_count", 1, GGUF_INT_MOST, n_rotated, err);
+    if (rc || *n_rotated == head_dim) return rc;
+    if (*n_rotated > head_dim || w->arch->id != GGUF_ARCH_PHI3) {
+        return error_set(err, ERR_UNSUPPORTED, "%s: \"%s\" = %d is not supported with heads of %d",
+                         gguf_origin(w->gguf), gguf_arch_key(w, "rope.dimension_count", key),
+                         *n_rotated, head_dim);
+    }
+    /* The reader cuts the product with head_dim. */
+    double part = (*n_rotated + 0.25) / head_dim;
+    return gguf_set(w->root, "partial_rotary_factor", json_real(part), err);
 }
 
 int gguf_write_rope(const struct gguf_writing *w, int head_dim, int max_positions,
@@ -160,19 +215,21 @@ int gguf_write_rope(const struct gguf_writing *w, int head_dim, int max_position
     char key[GGUF_KEY_BYTES];
     struct divisors divisors;
     json_t *scaling = json_object();
-    double theta = 10000;
-    int n_rotated = head_dim, rc = gguf_set(w->root, "rope_scaling", scaling, err);
-    (void)max_positions;
+    double theta = w->arch->id == GGUF_ARCH_GEMMA3 ? 1e6 : 10000, local_theta = 10000;
+    int n_rotated, rc = gguf_set(w->root, "rope_scaling", scaling, err);
     if (rc) return rc;
     TRY(gguf_read_number(w->gguf, gguf_arch_key(w, "rope.freq_base", key), &theta, err));
     TRY(gguf_set(w->root, "rope_theta", gguf_json_number(theta), err));
-    TRY(gguf_read_equal(w, "rope.dimension_count", 1, GGUF_INT_MOST, &n_rotated, err));
-    if (n_rotated != head_dim) {
-        return error_set(err, ERR_UNSUPPORTED, "%s: \"%s\" = %d is not supported with heads of %d",
-                         gguf_origin(w->gguf), gguf_arch_key(w, "rope.dimension_count", key),
-                         n_rotated, head_dim);
+    if (w->arch->id == GGUF_ARCH_GEMMA3) {
+        TRY(gguf_read_number(w->gguf, gguf_arch_key(w, "rope.freq_base_swa", key), &local_theta,
+                             err));
+        TRY(gguf_set(w->root, "rope_local_base_freq", gguf_json_number(local_theta), err));
     }
+    TRY(write_rotated(w, head_dim, &n_rotated, err));
     TRY(write_scaling(w, scaling, err));
+    if (w->arch->id == GGUF_ARCH_PHI3) {
+        TRY(write_long(w, n_rotated / 2, max_positions, scaling, err));
+    }
     TRY(read_divisors(w, "rope_freqs.weight", head_dim / 2, &divisors, err));
     if (divisors.n) TRY(write_freqs(w, &divisors, theta, scaling, err));
 out:

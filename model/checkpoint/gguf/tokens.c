@@ -2,15 +2,25 @@
 #include "model/checkpoint/gguf/internal.h"
 #include "model/tokenizer/gguf/ends.h"
 
+/* A file without a tokenizer may still name the token that ends a text. */
+static int read_ends(struct end_ids *ends, const struct gguf *gguf, int n_vocab, struct error *err)
+{
+    int id = -1, rc = gguf_ends_read(ends, gguf, err);
+    if (rc || ends->n) return rc;
+    rc = gguf_read_int(gguf, "tokenizer.ggml.eos_token_id", 0, n_vocab - 1, &id, err);
+    if (id >= 0) end_ids_add(ends, (int32_t)id);
+    return rc;
+}
+
 int gguf_write_tokens(const struct gguf_writing *w, int n_vocab, struct error *err)
 {
-    json_t *list = json_array();
     struct end_ids ends = {0};
+    json_t *list = json_array();
     int bos = -1, rc = gguf_set(w->root, "eos_token_id", list, err);
     if (rc) return rc;
     TRY(gguf_read_int(w->gguf, "tokenizer.ggml.bos_token_id", 0, n_vocab - 1, &bos, err));
     if (bos >= 0) TRY(gguf_set(w->root, "bos_token_id", json_integer(bos), err));
-    TRY(gguf_ends_read(&ends, w->gguf, err));
+    TRY(read_ends(&ends, w->gguf, n_vocab, err));
     for (int i = 0; i < ends.n && ends.ids[i] < n_vocab; i++) {
         if (json_array_append_new(list, json_integer(ends.ids[i]))) {
             return error_set(err, ERR_NO_MEMORY, "no memory for a config");
