@@ -137,8 +137,8 @@ static void read_fp8(const struct weight *weight, int row, int first, int n, str
     uint8_t bytes[BLOCK_RUN];
     for (int at = 0; at < n; at += BLOCK_RUN) {
         int n_here = n - at < BLOCK_RUN ? n - at : BLOCK_RUN;
-        float scale = stored_scale_of(weight, row, first + at);
-        stored_read_fp8(weight, row, first + at, n_here, bytes);
+        float scale = stored_scale_of(&weight->stored, row, first + at);
+        stored_read_fp8(&weight->stored, row, first + at, n_here, bytes);
         for (int i = 0; i < n_here; i++) {
             if ((bytes[i] & 0x7f) == 0x7f) scale = NAN;
         }

@@ -4,7 +4,7 @@
  * hashes that the test prints in place of these. */
 #include "tests/support/forward_ways.h"
 
-enum { N_FORMS = 3, N_MODELS = 12 };
+enum { N_FORMS = 3, N_MODELS = 17 };
 
 static const char *const forms[N_FORMS] = {"bf16", "int8", "int4"};
 
