@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "model/backend/cpu/cpu.h"
+#include "model/backend/open.h"
 #include "model/checkpoint/digest.h"
 #include "tests/support/kernels_util.h"
 
@@ -283,6 +284,24 @@ START_TEST(embedding_rows_are_the_stored_weights)
 }
 END_TEST
 
+START_TEST(no_other_weights_can_be_asked_for)
+{
+    static const char *const others[] = {"bf16", "int8", "int4", "fp8"};
+    struct backend *be;
+    struct error err = {0};
+    struct backend_options options = {
+        .device = "cpu", .kernels = "auto", .n_threads = 1, .stored = WEIGHTS_BLOCKS};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        options.weights = others[i];
+        CHECK_ERR(backend_open(&be, &options, &err), ERR_ARGUMENT, "is stored in blocks");
+    }
+    options.weights = NULL;
+    CHECK_OK(backend_open(&be, &options, &err));
+    ck_assert_str_eq(be->ops->arithmetic, "cpu-blocks");
+    be->ops->close(be);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("matrix_blocks");
@@ -293,6 +312,7 @@ int main(void)
     tcase_add_loop_test(tcase, gate_and_up_may_be_of_different_kinds, 0, 2);
     tcase_add_test(tcase, packing_digests_each_row_once);
     tcase_add_test(tcase, embedding_rows_are_the_stored_weights);
+    tcase_add_test(tcase, no_other_weights_can_be_asked_for);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -17,6 +17,13 @@ INLINE_ALWAYS bool quant_is_wide(enum weight_form form)
 
 /* ---- weights ---- */
 
+/* Counts of shifts are int for gcc and unsigned for clang. */
+#ifdef __clang__
+typedef unsigned shift_count;
+#else
+typedef int shift_count;
+#endif
+
 /* The unsigned integers of a step of 16 columns. */
 INLINE_ALWAYS __m512i step_load(enum weight_form form, const uint8_t *w, int step)
 {
@@ -24,13 +31,14 @@ INLINE_ALWAYS __m512i step_load(enum weight_form form, const uint8_t *w, int ste
     __m512i q = _mm512_loadu_si512(w + quant_low_at(form, step));
     if (f->low_bits < 8) {
         int shift = quant_low_shift(form, step);
-        if (shift) q = _mm512_srli_epi16(q, shift);
+        if (shift) q = _mm512_srli_epi16(q, (shift_count)shift);
         q = _mm512_and_si512(q, _mm512_set1_epi8((char)quant_low_mask(form)));
     }
     if (f->high_bits) {
         int shift = quant_high_shift(form, step);
         __m512i high = _mm512_loadu_si512(w + quant_high_at(form, step));
-        high = shift < 0 ? _mm512_srli_epi16(high, -shift) : _mm512_slli_epi16(high, shift);
+        high = shift < 0 ? _mm512_srli_epi16(high, (shift_count)-shift)
+                         : _mm512_slli_epi16(high, (shift_count)shift);
         const __m512i mask = _mm512_set1_epi8((char)quant_high_mask(form));
         q = _mm512_ternarylogic_epi32(q, high, mask, 0xf8); /* q | high & mask */
     }
@@ -197,19 +205,12 @@ INLINE_ALWAYS __m512 chain_minimum(int n_rows, enum weight_form form, __m512 cha
 INLINE_ALWAYS void minimums_load(enum weight_form form, const uint8_t *minimums, int v,
                                  const struct super *super, __m512 out[QUANT_RUNS])
 {
-    switch (group_forms[form].minimum) {
-    case GROUP_MINIMUM_F16:
-        out[0] = halves_load(minimums + 32 * v);
-        break;
-    case GROUP_MINIMUM_RUNS:
-        out[1] = _mm512_mul_ps(super->minimum[v],
-                               unsigned_load(minimums + QUANT_COLUMNS + 16 * v)); /* fallthrough */
-    case GROUP_MINIMUM_BYTE:
-        out[0] = _mm512_mul_ps(super->minimum[v], unsigned_load(minimums + 16 * v));
-        break;
-    default:
-        break;
-    }
+    const enum group_minimum kind = group_forms[form].minimum;
+    if (kind == GROUP_MINIMUM_F16) out[0] = halves_load(minimums + 32 * v);
+    if (kind != GROUP_MINIMUM_BYTE && kind != GROUP_MINIMUM_RUNS) return;
+    out[0] = _mm512_mul_ps(super->minimum[v], unsigned_load(minimums + 16 * v));
+    if (kind == GROUP_MINIMUM_BYTE) return;
+    out[1] = _mm512_mul_ps(super->minimum[v], unsigned_load(minimums + QUANT_COLUMNS + 16 * v));
 }
 
 /* One step of all chains. */

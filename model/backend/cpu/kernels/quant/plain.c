@@ -45,6 +45,11 @@ INLINE_ALWAYS void step_load(enum weight_form form, const uint8_t *w, int step, 
     }
 }
 
+/* Scales and minimums of a group's columns; with runs, the scale that theirs multiply. */
+struct scales {
+    float scale[QUANT_COLUMNS], minimum[QUANT_RUNS][QUANT_COLUMNS];
+};
+
 static uint16_t load_word(const uint8_t *at)
 {
     uint16_t word;
@@ -52,23 +57,48 @@ static uint16_t load_word(const uint8_t *at)
     return word;
 }
 
-/* The scale of a column; with runs, what their scales multiply. */
-INLINE_ALWAYS float scale_load(enum weight_form form, const uint8_t *w, const uint8_t *super,
-                               int column)
+static void halves_load(const uint8_t *at, float out[QUANT_COLUMNS])
 {
-    switch (group_forms[form].scale) {
-    case GROUP_SCALE_BF16:
-        return num_bf16_to_float(load_word(w + 2 * column));
-    case GROUP_SCALE_F16:
-        return num_half_to_float(load_word(w + 2 * column));
-    case GROUP_SCALE_F32:
-        return quant_float(w + 4 * column);
-    case GROUP_SCALE_BYTE:
-        return num_half_to_float(load_word(super + 2 * column)) * (float)(int8_t)w[column];
-    case GROUP_SCALE_RUNS:
-        break;
+#ifdef __ARM_FP16_FORMAT_IEEE
+    __fp16 halves[QUANT_COLUMNS];
+    memcpy(halves, at, sizeof halves);
+    for (int i = 0; i < QUANT_COLUMNS; i++) {
+        out[i] = (float)halves[i];
     }
-    return num_half_to_float(load_word(super + 2 * column));
+#else
+    for (int i = 0; i < QUANT_COLUMNS; i++) {
+        out[i] = num_half_to_float(load_word(at + 2 * i));
+    }
+#endif
+}
+
+INLINE_ALWAYS void scales_load(enum weight_form form, const uint8_t *w, const uint8_t *super,
+                               struct scales *out)
+{
+    const enum group_scale kind = group_forms[form].scale;
+    if (kind == GROUP_SCALE_F32) memcpy(out->scale, w, sizeof out->scale);
+    if (kind == GROUP_SCALE_F16) halves_load(w, out->scale);
+    if (kind == GROUP_SCALE_BYTE || kind == GROUP_SCALE_RUNS) halves_load(super, out->scale);
+    for (int i = 0; i < QUANT_COLUMNS; i++) {
+        if (kind == GROUP_SCALE_BF16) out->scale[i] = num_bf16_to_float(load_word(w + 2 * i));
+        if (kind == GROUP_SCALE_BYTE) out->scale[i] *= (float)(int8_t)w[i];
+    }
+}
+
+INLINE_ALWAYS void minimums_load(enum weight_form form, const uint8_t *minimums,
+                                 const uint8_t *super, struct scales *out)
+{
+    const enum group_minimum kind = group_forms[form].minimum;
+    if (kind == GROUP_MINIMUM_F16) halves_load(minimums, out->minimum[0]);
+    if (kind != GROUP_MINIMUM_BYTE && kind != GROUP_MINIMUM_RUNS) return;
+    halves_load(super + QUANT_STEP_BYTES, out->minimum[0]);
+    for (int i = 0; i < QUANT_COLUMNS; i++) {
+        float minimum = out->minimum[0][i];
+        out->minimum[0][i] = minimum * (float)minimums[i];
+        if (kind == GROUP_MINIMUM_RUNS) {
+            out->minimum[1][i] = minimum * (float)minimums[QUANT_COLUMNS + i];
+        }
+    }
 }
 
 /* ---- sums ---- */
@@ -132,40 +162,26 @@ INLINE_ALWAYS void group_sums(enum weight_form form, float *total, const uint8_t
 
 /* ---- chains ---- */
 
-INLINE_ALWAYS float chain_minimum(enum weight_form form, float chain, const uint8_t *minimums,
-                                  const uint8_t *super, int column, const uint8_t *x, int n_rows,
-                                  int row)
-{
-    enum group_minimum kind = group_forms[form].minimum;
-    if (kind == GROUP_NO_MINIMUM || kind == GROUP_ZERO) return chain;
-    float scaled = quant_scaled_sum(x, n_rows, row);
-    if (kind == GROUP_MINIMUM_F16) {
-        return chain_step(chain, num_half_to_float(load_word(minimums + 2 * column)), scaled);
-    }
-    float minimum = num_half_to_float(load_word(super + QUANT_STEP_BYTES + 2 * column));
-    if (kind == GROUP_MINIMUM_BYTE) {
-        return chain_step(chain, minimum * (float)minimums[column], scaled);
-    }
-    for (int run = 0; run < QUANT_RUNS; run++) {
-        scaled = (float)quant_run_sum(x, n_rows, row, run) * quant_scale(x, row);
-        chain = chain_step(chain, minimum * (float)minimums[run * QUANT_COLUMNS + column], scaled);
-    }
-    return chain;
-}
-
 /* A group of row `row` of a panel of n_rows. */
-INLINE_ALWAYS void row_group(enum weight_form form, const uint8_t *w, const uint8_t *super,
+INLINE_ALWAYS void row_group(enum weight_form form, const uint8_t *w, const struct scales *scales,
                              const uint8_t *x, int n_rows, int row, float *acc)
 {
-    const uint8_t *minimums = w + quant_scales_bytes(form);
+    const enum group_minimum kind = group_forms[form].minimum;
+    float total[QUANT_COLUMNS], x_scale = quant_scale(x, row);
+    float scaled = quant_scaled_sum(x, n_rows, row);
     for (int first = 0; first < QUANT_COLUMNS; first += COLUMNS) {
-        float total[COLUMNS];
-        group_sums(form, total, w, first, x, n_rows, row);
-        for (int i = 0; i < COLUMNS; i++) {
-            int column = first + i;
-            float scale = scale_load(form, w, super, column) * quant_scale(x, row);
-            float chain = chain_step(acc[column], total[i], scale);
-            acc[column] = chain_minimum(form, chain, minimums, super, column, x, n_rows, row);
+        group_sums(form, total + first, w, first, x, n_rows, row);
+    }
+    for (int i = 0; i < QUANT_COLUMNS; i++) {
+        acc[i] = chain_step(acc[i], total[i], scales->scale[i] * x_scale);
+    }
+    if (kind == GROUP_NO_MINIMUM || kind == GROUP_ZERO) return;
+    for (int run = 0; run < (kind == GROUP_MINIMUM_RUNS ? QUANT_RUNS : 1); run++) {
+        if (kind == GROUP_MINIMUM_RUNS) {
+            scaled = (float)quant_run_sum(x, n_rows, row, run) * x_scale;
+        }
+        for (int i = 0; i < QUANT_COLUMNS; i++) {
+            acc[i] = chain_step(acc[i], scales->minimum[run][i], scaled);
         }
     }
 }
@@ -181,8 +197,11 @@ INLINE_ALWAYS void quant_tile(int n_rows, enum weight_form form, const struct qu
             w += quant_super_bytes(form);
             until = GROUP_SUPER;
         }
+        struct scales scales;
+        scales_load(form, w, super, &scales);
+        minimums_load(form, w + quant_scales_bytes(form), super, &scales);
         for (int i = 0; i < n_rows; i++) {
-            row_group(form, w, super, x, n_rows, i, d->acc + i * QUANT_COLUMNS);
+            row_group(form, w, &scales, x, n_rows, i, d->acc + i * QUANT_COLUMNS);
         }
         w += quant_group_bytes(form);
         x += n_rows * (QUANT_HEAD_BYTES + QUANT_GROUP);
