@@ -8,10 +8,10 @@
 #include "model/numerics/weight_form.h"
 
 struct bench_peak {
-    const char *kernels; /* the variant, as struct kernels names it */
+    const char *kernels;   /* the variant, as struct kernels names it */
     enum weight_form form; /* bf16, int8 or int4: others have the instructions of one of these */
-    const char *loop;    /* its instructions, for people */
-    int step_operations; /* of all chains; a multiply-add counts as two */
+    const char *loop;      /* its instructions, for people */
+    int step_operations;   /* of all chains; a multiply-add counts as two */
     void (*run)(int n_steps);
 };
 

@@ -122,7 +122,7 @@ void cpu_matmul_gated(struct backend *be, const struct gated_mlp *args);
  * sum. */
 void cpu_add_parts(float *sum, size_t stride, int n_parts, int n);
 
-/* Of a section of bf16; NULL: all of a matrix. Packs blocks of 64 columns. */
+/* Packs blocks of 64 columns of a section of bf16; NULL: of all of a matrix. */
 void cpu_bf16_fill(const struct cpu_fill *fill, const struct matrix_section *section, void *data,
                    int first_block, int end_block);
 /* Rows that panels have room for; fills the panels of the job's rows; multiplies blocks of 64
@@ -165,7 +165,7 @@ extern const struct cpu_matrix_ops cpu_matrix_blocks_ops;
 
 /* matrix_quant.c */
 extern const struct cpu_matrix_ops cpu_matrix_int8, cpu_matrix_int4;
-/* Of a section of integers: as the kernels see it; packing and multiplying it. Blocks have 32
+/* Returns a section of integers as the kernels see it, packs it, and multiplies it. Blocks have 32
  * columns; end_block may be more than there are. Rows are quantized once for all sections that
  * share them (struct kernels_quant, is_wide), so there are up to two sets of them. */
 struct quant_matrix cpu_quant_matrix(const struct matrix *m, const struct matrix_section *section,

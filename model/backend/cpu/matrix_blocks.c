@@ -56,7 +56,7 @@ static size_t blocks_bytes(const struct matrix *m)
     return last->offset + section_bytes(m, last);
 }
 
-/* Those of blocks first .. end of a matrix that belong to a section, counted from its first one. */
+/* The part of a run of blocks that belongs to a section, counted from its first block. */
 struct block_run {
     const struct matrix_section *section;
     int first, end;

@@ -31,7 +31,7 @@ INLINE_ALWAYS void words_step(int n_rows, __m256i sum[][HALVES], __m256i w0, __m
     }
 }
 
-/* Of 8 bits; forms with runs have fewer. */
+/* Sums integers of 8 bits; forms with runs have fewer. */
 INLINE_ALWAYS void words_sum(int n_rows, enum weight_form form, __m256i sum[][HALVES],
                              const uint8_t *w, const uint8_t *q)
 {

@@ -104,7 +104,7 @@ INLINE_ALWAYS __m512 scale_load(enum weight_form form, const uint8_t *w, int v,
 
 /* ---- sums ---- */
 
-/* What the sum of a row begins with; run < 0: of all steps. */
+/* Returns the begin of a row's sum; run < 0: of both runs. */
 INLINE_ALWAYS __m512i sum_begin(enum weight_form form, const uint8_t *x, int n_rows, int row,
                                 int run)
 {
@@ -118,7 +118,7 @@ INLINE_ALWAYS __m512i sum_begin(enum weight_form form, const uint8_t *x, int n_r
     return _mm512_slli_epi32(sum, (unsigned)shift);
 }
 
-/* Steps first .. first + n of all rows; run < 0: of both. */
+/* Sums the steps of a run for all rows; run < 0: of both runs. */
 INLINE_ALWAYS void steps_sum(int n_rows, enum weight_form form, __m512i sum[][QUANT_VECTORS],
                              const uint8_t *values, const uint8_t *x, int run)
 {

@@ -24,8 +24,8 @@ enum {
  *     4 bits    [4 pairs of steps]  the first step's in the lower half of the byte
  *     2 bits    [2 quadruples]      the first step's in the lowest bits
  *     1 bit     [1]                 the first step's in the lowest bit
- * A line has the bits of as many steps of four k as fit. Where a form has super-blocks, their scales
- * [32] and minimums [32], as halves, come before their first group. n_in begins with group
+ * A line has the bits of as many steps of four k as fit. Where a form has super-blocks, their
+ * scales [32] and minimums [32], as halves, come before their first group. n_in begins with group
  * first_group of a super-block. Columns past n_out and k past n_in are zero with scale zero. */
 struct quant_matrix {
     uint8_t *data;

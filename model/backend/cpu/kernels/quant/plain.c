@@ -122,7 +122,7 @@ INLINE_ALWAYS void steps_sum(enum weight_form form, int32_t *sum, const uint8_t 
     }
 }
 
-/* What the sum of a row begins with. */
+/* Begins the sums of a row. */
 INLINE_ALWAYS void sum_begin(enum weight_form form, int32_t *sum, int32_t x_sum)
 {
     for (int i = 0; i < COLUMNS; i++) {

@@ -101,7 +101,8 @@ INLINE_ALWAYS int quant_low_shift(enum weight_form form, int step)
     return step * group_forms[form].low_bits % 8;
 }
 
-/* The same for the high bits, which are shifted to the left; or to the right, if it is negative. */
+/* As quant_low_at and quant_low_shift, for the high bits. They are shifted to the left, or to the
+ * right if the shift is negative. */
 INLINE_ALWAYS int quant_high_at(enum weight_form form, int step)
 {
     return quant_low_bytes(form) + step * group_forms[form].high_bits / 8 * QUANT_STEP_BYTES;

@@ -2,8 +2,8 @@
  * columns at a time, in two halves of 8. Six rows have twelve sums, which leave four of the sixteen
  * registers for weights and activations; therefore whatever is constant is read from memory.
  *
- * The file that includes it defines steps_sum(n_rows, form, sum, w, x, run), which gives the sums of
- * a vector of a group as 32-bit integers, without what the offset adds; w points to the vector's
+ * The file that includes it defines steps_sum(n_rows, form, sum, w, x, run), which gives the sums
+ * of a vector of a group as 32-bit integers, without what the offset adds; w points to the vector's
  * first line and x to the panel's group. run < 0: of both runs. */
 #include "model/backend/cpu/kernels/quant/x86.h"
 
@@ -110,7 +110,7 @@ INLINE_ALWAYS __m256 minimum_load(enum weight_form form, const uint8_t *minimums
 INLINE_ALWAYS void steps_sum(int n_rows, enum weight_form form, __m256i sum[][HALVES],
                              const uint8_t *w, const uint8_t *x, int run);
 
-/* What cancels the offset in the sum of a row. */
+/* Returns what cancels the offset in the sum of a row. */
 INLINE_ALWAYS __m256i offset_sum(enum weight_form form, const uint8_t *x, int n_rows, int row,
                                  int run)
 {
