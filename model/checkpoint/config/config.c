@@ -16,10 +16,11 @@ static bool shares_heads(const struct model_config *cfg, int n)
     return cfg->n_heads % n == 0 && kv_fits;
 }
 
-/* A model whose stored groups of weights would be cut by three slices, say, is not cut at all. */
+/* A model that is stored in groups of weights, which three slices would cut, say, is not cut at
+ * all. */
 static bool keeps_groups(const struct model_config *cfg, int n)
 {
-    if (!cfg->stored_group) return true;
+    if (cfg->stored == WEIGHTS_BF16) return true;
     int head_cols = cfg->n_heads / n * cfg->head_dim, ffn = cfg->ffn_dim / n;
     return head_cols % QUANT_GROUP == 0 && ffn % QUANT_GROUP == 0;
 }

@@ -136,7 +136,7 @@ START_TEST(stored_groups_stay_whole)
 {
     struct model_config cfg = config_of(9, 3, 1536, 1000);
     ck_assert_int_eq(config_slices(&cfg), 3);
-    cfg.stored_group = 128; /* three heads of 16 columns are one group and a half of 32 */
+    cfg.stored = WEIGHTS_INT4; /* three heads of 16 columns are one group and a half of 32 */
     ck_assert_int_eq(config_slices(&cfg), 1);
     cfg.head_dim = 64;
     ck_assert_int_eq(config_slices(&cfg), 3);
