@@ -246,6 +246,8 @@ refuses --serve "a prompt"
 report $? "--serve with a prompt is refused"
 refuses -T 3
 report $? "-T 3 is refused"
+refuses -T 9
+report $? "-T 9 is refused"
 refuses --no-such-option x && [ "$(wc -l <"$work/err")" -eq 1 ]
 report $? "an option that generate does not know is refused before anything starts"
 helps
