@@ -2,7 +2,7 @@
 # ctest: labels=full libs=worker beside=yes timeout=300
 """Weights of 8 and 4 bits in a real cluster: text with speculation is the text without it, greedy
 and `coupled`, on 1, 2 and 4 ranks, with a draft in the same form or in another, and with models
-that are stored in that form.
+that are stored in that form; and folders that other tools have quantized.
 
 Usage: test_quant_text.py BUILD_FOLDER
 """
@@ -13,6 +13,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from generations import DRAFT, TARGET, GenerationCluster, Report, golden_prompts, order
+from stored_model import write_stored_model
 
 GREEDY_TOKENS = 120
 SAMPLED_TOKENS = 80
@@ -67,6 +68,23 @@ def run_stored(report, build, weights, folder, plain):
                  f"stored {weights}: --weights bf16 is refused")
 
 
+def run_blocks(report, build, folder, plain):
+    """Folders of other tools: the target in fp8, the draft in integers of 8 bits."""
+    target = write_stored_model(os.path.join(folder, "fp8-target"), TARGET, "fp8")
+    draft = write_stored_model(os.path.join(folder, "int8-draft"), DRAFT, "int8")
+    for n_ranks, ks in ((1, (0, 4)), (4, (0, 5))):
+        with GenerationCluster(build, n_ranks=n_ranks, target=target, draft=draft) as cluster:
+            name = f"stored fp8, T = {n_ranks}, draft in int8"
+            report.check("arithmetic=cpu-blocks" in cluster.coordinator.log(),
+                         f"{name}: the arithmetic is called cpu-blocks")
+            check_texts(report, cluster, name, "blocks", ks, plain)
+    refused = subprocess.run([os.path.join(build, "bin", "outrider-worker"), "--weights", "int8",
+                              "--model", target, "--listen", f"unix:{folder}/none"],
+                             capture_output=True, encoding="utf-8", timeout=60, check=False)
+    report.check(refused.returncode != 0 and "is stored in blocks" in refused.stderr,
+                 "stored fp8: --weights int8 is refused")
+
+
 def main():
     build = sys.argv[1]
     report = Report()
@@ -80,6 +98,7 @@ def main():
             run_stored(report, build, weights, folder, plain)
             report.check(plain[weights, "coupled"] != plain["bf16", "coupled"],
                          f"{weights} has other bits than bf16: its text is another")
+        run_blocks(report, build, folder, plain)
     return report.status()
 
 

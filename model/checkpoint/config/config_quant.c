@@ -135,6 +135,7 @@ static const struct allowed fp8_keys[] = {
     {"fmt", {"\"e4m3\"", "\"float8_e4m3fn\""}, false, false},
     {"weight_block_size", {0}, true, false},
     {"activation_scheme", {0}, true, false},
+    {"quant_algo", {"\"FP8\""}, false, false}, /* of modelopt, which has others */
     {0},
 };
 
@@ -361,6 +362,7 @@ int config_quant_read(struct model_config *cfg, struct quant_scheme *scheme, con
                       const char *origin, struct error *err)
 {
     json_t *quantization = json_member(root, "quantization_config");
+    if (!quantization) quantization = json_member(root, "compression_config"); /* its old name */
     const char *method = json_string_value(json_member(quantization, "quant_method"));
     int rc = 0;
     *scheme = (struct quant_scheme){0};
@@ -372,7 +374,8 @@ int config_quant_read(struct model_config *cfg, struct quant_scheme *scheme, con
         TRY(read_awq(scheme, quantization, origin, err));
     } else if (strcmp(method, "gptq") == 0) {
         TRY(read_gptq(scheme, quantization, origin, err));
-    } else if (strcmp(method, "fp8") == 0 || strcmp(method, "fbgemm_fp8") == 0) {
+    } else if (strcmp(method, "fp8") == 0 || strcmp(method, "fbgemm_fp8") == 0 ||
+               strcmp(method, "modelopt") == 0) {
         TRY(read_fp8(scheme, quantization, origin, err));
     } else {
         return refuse(quantization, origin, err);

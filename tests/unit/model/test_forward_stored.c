@@ -4,6 +4,8 @@
  * whatever the ranks, threads, kernels and chunks are. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "base/system/file.h"
 #include "base/text/json.h"
@@ -121,6 +123,66 @@ START_TEST(bits_do_not_depend_on_the_way)
 }
 END_TEST
 
+/* Writes model.safetensors of gptq_order to path, with two columns of q in each other's groups. */
+static void write_other_order(const char *path)
+{
+    struct error err;
+    struct file_view file;
+    CHECK_OK(file_map(&file, STORED "gptq_order/model.safetensors", &err));
+    uint8_t *copy = malloc(file.size_bytes);
+    memcpy(copy, file.data, file.size_bytes);
+    size_t len = copy[0] | (size_t)copy[1] << 8;
+    json_t *header = json_loadb((const char *)copy + 8, len, 0, NULL);
+    json_t *entry = json_object_get(header, "model.layers.0.self_attn.q_proj.g_idx");
+    uint8_t *order = copy + 8 + len +
+                     json_integer_value(json_array_get(json_object_get(entry, "data_offsets"), 0));
+    int32_t first, other;
+    memcpy(&first, order, sizeof first);
+    for (size_t k = 1;; k++) {
+        memcpy(&other, order + k * sizeof other, sizeof other);
+        if (other == first) continue;
+        memcpy(order, &other, sizeof other);
+        memcpy(order + k * sizeof first, &first, sizeof first);
+        break;
+    }
+    CHECK_OK(file_replace(path, (const char *)copy, file.size_bytes, &err));
+    json_decref(header);
+    free(copy);
+    file_unmap(&file);
+}
+
+START_TEST(q_and_k_with_different_orders_are_refused)
+{
+    struct error err;
+    char dir[] = "/tmp/outrider-order-XXXXXX", path[64];
+    struct checkpoint *ck;
+    struct backend *be;
+    struct model *model = NULL;
+    struct file_view config;
+    const struct backend_options options = {
+        .device = "cpu", .kernels = "auto", .n_threads = 1, .stored = WEIGHTS_BLOCKS};
+    const struct model_options model_options = {
+        .n_kv_blocks = 1, .max_tokens = 1, .max_rows = 1, .max_lanes = 1, .n_vocab = 96};
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    CHECK_OK(file_map(&config, STORED "gptq_order/config.json", &err));
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    CHECK_OK(file_replace(path, (const char *)config.data, config.size_bytes, &err));
+    file_unmap(&config);
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    write_other_order(path);
+    CHECK_OK(checkpoint_open(&ck, dir, &err));
+    CHECK_OK(backend_open(&be, &options, &err));
+    CHECK_ERR(model_open(&model, ck, comm_single(), be, &model_options, &err), ERR_UNSUPPORTED,
+              "matrices that read the same rows have groups of different columns");
+    be->ops->close(be);
+    checkpoint_close(ck);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    unlink(path);
+    rmdir(dir);
+}
+END_TEST
+
 int main(void)
 {
     rig_weights = NULL;
@@ -129,6 +191,7 @@ int main(void)
     tcase_set_timeout(tcase, 280);
     tcase_add_loop_test(tcase, logits_match_transformers, 0, N_NAMES);
     tcase_add_loop_test(tcase, bits_do_not_depend_on_the_way, 0, N_NAMES);
+    tcase_add_test(tcase, q_and_k_with_different_orders_are_refused);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

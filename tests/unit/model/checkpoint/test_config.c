@@ -365,6 +365,8 @@ static const struct refusal key_refusals[] = {
     {"llama",
      "{\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[128,-128]}}",
      ERR_UNSUPPORTED, "\"weight_block_size\" is [128,-128]"},
+    {"llama", "{\"quantization_config\":{\"quant_method\":\"modelopt\",\"quant_algo\":\"NVFP4\"}}",
+     ERR_UNSUPPORTED, "\"quant_algo\" = \"NVFP4\""},
     {"llama", "{\"quantization_config\":{\"quant_method\":\"fp8\",\"fmt\":\"e5m2\"}}",
      ERR_UNSUPPORTED, "\"fmt\" = \"e5m2\""},
     {"llama", "{\"quantization_config\":{\"bits\":4}}", ERR_UNSUPPORTED, "{\"bits\":4}"},
@@ -533,12 +535,14 @@ START_TEST(stored_formats_are_understood)
          "\"type\":\"int\"}},\"b\":{\"weights\":{\"num_bits\":8,\"type\":\"float\","
          "\"strategy\":\"channel\"}}}}",
          QUANT_COMPRESSED},
+        {"{\"quant_method\":\"modelopt\",\"quant_algo\":\"FP8\",\"kv_cache_quant_algo\":\"FP8\"}",
+         QUANT_COMPRESSED},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct quant_scheme scheme;
         struct model_config own = {0};
-        json_t *root =
-            json_pack("{s:o}", "quantization_config", json_loads(cases[i].config, 0, NULL));
+        json_t *root = json_pack("{s:o}", i % 2 ? "quantization_config" : "compression_config",
+                                 json_loads(cases[i].config, 0, NULL));
         CHECK_OK(config_quant_read(&own, &scheme, root, "test.json", &err));
         ck_assert_int_eq(own.stored, WEIGHTS_BLOCKS);
         ck_assert_int_eq(scheme.method, cases[i].method);
