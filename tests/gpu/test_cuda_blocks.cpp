@@ -191,7 +191,9 @@ static struct weight stored_fp8(struct rig *rig, int n_rows, int n_cols, int nan
     weight.dtype = DTYPE_STORED;
     weight.n_rows = n_rows;
     weight.n_cols = n_cols;
-    weight.data = data;
+    stored->n_rows = n_rows;
+    stored->n_cols = n_cols;
+    stored->data = data;
     stored->kind = STORED_FP8;
     stored->bits = 8;
     stored->group = 32;
@@ -205,7 +207,7 @@ static struct weight stored_fp8(struct rig *rig, int n_rows, int n_cols, int nan
 
 static void free_fp8(const struct weight *weight)
 {
-    free(const_cast<uint8_t *>(weight->data));
+    free(const_cast<uint8_t *>(weight->stored.data));
     free(const_cast<uint8_t *>(weight->stored.scales));
 }
 

@@ -62,7 +62,7 @@ static float *logits_of(const char *name, const struct passage *p, int n_ranks, 
     }
     snprintf(path, sizeof path, STORED "%s", name);
     rig_open(&rig, path, n_ranks, kernels, n_threads);
-    ck_assert_str_eq(rig.backends[0]->ops->arithmetic, "cpu-blocks");
+    ck_assert_ptr_nonnull(strstr(rig.backends[0]->ops->arithmetic, "-blocks"));
     float *logits = calloc((size_t)p->n * (size_t)rig.n_vocab, sizeof *logits);
     rig_logits(&rig, p->ids, p->n, chunk, blocks, logits);
     rig_close(&rig);
