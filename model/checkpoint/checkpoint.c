@@ -221,6 +221,11 @@ bool checkpoint_is_synthetic(const struct checkpoint *ck)
     return ck->is_synthetic;
 }
 
+bool checkpoint_is_gguf(const struct checkpoint *ck)
+{
+    return ck->gguf != NULL;
+}
+
 const struct tensor_spec *checkpoint_tensors(const struct checkpoint *ck, size_t *n)
 {
     *n = ck->n_layout;

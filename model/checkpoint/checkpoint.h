@@ -1,7 +1,8 @@
 /* A model's weights by name, wherever they come from: a Hugging Face folder (one safetensors file
- * or several with an index, mapped, never copied whole) or a synthetic model
- * "synthetic:SHAPE,seed=S[,layers=L][,vocab=V][,core=N,tail=R][,agree=A[,core=N]][,draft=N]" whose
- * elements are computed when they are read (synthetic_elements.h), the same for every way of
+ * or several with an index, mapped, never copied whole), a GGUF file (model/gguf) or a synthetic
+ * model
+ *   "synthetic:SHAPE,seed=S[,layers=L][,vocab=V][,core=N,tail=R][,agree=A[,core=N]][,draft=N]"
+ * whose elements are computed when they are read (synthetic_elements.h), the same for every way of
  * sharding. SHAPE is a name such as llama-3.1-8b or tiny, or the path of a config.json.
  *
  * Pairs. "...,agree=A" is a target and "...,agree=A,draft=1" its draft: the target's first layer,
@@ -27,12 +28,11 @@
 #include "model/checkpoint/layout.h"
 #include "model/checkpoint/remark.h"
 
-/* name: a folder, ORG/NAME of the Hugging Face cache (base/text/hub_cache.h) or "synthetic:...",
- * with or without a list of layers. Errors: ERR_NOT_FOUND,
- * ERR_FORMAT, ERR_UNSUPPORTED, ERR_IO, ERR_ARGUMENT for a synthetic name or a list that makes no
- * sense. Every tensor that the config asks for is
- * looked up and checked here, so that a model that lacks one, or has others that might change the
- * result, is refused before anything is computed. */
+/* name: a folder, ORG/NAME of the Hugging Face cache (base/text/hub_cache.h), a GGUF file or
+ * "synthetic:...", with or without a list of layers. Errors: ERR_NOT_FOUND, ERR_FORMAT,
+ * ERR_UNSUPPORTED, ERR_IO, ERR_ARGUMENT for a synthetic name or a list that makes no sense. Every
+ * tensor that the config asks for is looked up and checked here, so that a model that lacks one, or
+ * has others that might change the result, is refused before anything is computed. */
 int checkpoint_open(struct checkpoint **ck, const char *name, struct error *err);
 void checkpoint_close(struct checkpoint *ck);
 
@@ -43,6 +43,7 @@ const char *checkpoint_name(const struct checkpoint *ck);
 /* The number that layer i has in the model that it was chosen from; i where none were chosen. */
 int checkpoint_layer(const struct checkpoint *ck, int i);
 bool checkpoint_is_synthetic(const struct checkpoint *ck);
+bool checkpoint_is_gguf(const struct checkpoint *ck);
 /* [*n] the tensors that the config asks for, all of which are there. */
 const struct tensor_spec *checkpoint_tensors(const struct checkpoint *ck, size_t *n);
 

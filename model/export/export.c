@@ -269,6 +269,14 @@ int model_export(const char *model, const char *folder, const struct export_opti
     int rc = 0;
     *result = (struct export_result){0};
     TRY(checkpoint_open(&e.ck, model, err));
+    if (checkpoint_is_gguf(e.ck)) {
+        rc = error_set(err, ERR_UNSUPPORTED,
+                       "%s is a GGUF file, which is not exported, because a folder needs the "
+                       "tokenizer.json and the weights that it was made from; export that folder, "
+                       "or serve the file as it is",
+                       checkpoint_name(e.ck));
+        goto out;
+    }
     TRY(export_config_check(checkpoint_config(e.ck), err));
     checkpoint_expect_whole(e.ck);
     TRY(export_list_init(&e.list, e.ck, options->form, err));

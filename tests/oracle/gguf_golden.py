@@ -6,8 +6,7 @@
 gguf-py writes the files and says what their tensors are called. The rows of q and k of models whose
 programs rotate neighbours are put in the order of llama.cpp's converter. Each file has the values
 of the folder of the same name, in the type that its own name ends in; so a program must compute the
-same logits from both. The exceptions are the types of blocks, which hold rounded values, and those in
-CHANGES."""
+same logits from both. Types of blocks, which hold rounded values, and CHANGES are exceptions."""
 import json
 import math
 import pathlib

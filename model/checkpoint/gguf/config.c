@@ -66,7 +66,7 @@ static const char *const other_keys[] = {
     "tensor_data_layout",
 };
 
-/* Of a folder of the same model, by gguf_arch_id. */
+/* Names of classes in a folder of the same model, by gguf_arch_id. */
 static const struct {
     const char *architecture, *model_type;
 } classes[] = {

@@ -1,5 +1,5 @@
-/* In what the layers differ. Files of most architectures say how wide the windows are, but not which
- * layers have them: that is as in the programs that read them, and in transformers. */
+/* The windows of layers. Files of most architectures say how wide they are, but not which layers
+ * have them: that is as in the programs that read such files, and in transformers. */
 #include "model/checkpoint/gguf/internal.h"
 
 /* A list of a name for each layer, sliding or full. */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Outside of the layers. */
+/* Names outside of the layers. */
 static const struct {
     const char *file, *folder;
 } whole_names[] = {
@@ -23,7 +23,7 @@ enum {
     AFTER = 1 << GGUF_LAYOUT_NORMS_AFTER
 };
 
-/* Of a layer, before ".weight" or ".bias", in the layouts that have them. */
+/* Names within a layer, before ".weight" or ".bias", in the layouts that have them. */
 static const struct {
     const char *file, *folder;
     unsigned layouts;

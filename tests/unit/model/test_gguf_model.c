@@ -80,7 +80,7 @@ static bool has_blocks(const char *type)
     return strcmp(type, "f32") != 0 && strcmp(type, "f16") != 0 && strcmp(type, "bf16") != 0;
 }
 
-/* The folder that a file must be like: its own, or one with the tensors of its own and the config of
+/* The folder that a file must be like: its own, or one with the same tensors and the config of
  * FOLDER.TYPE.json, which is made in `made`. */
 static void find_folder(const char *name, char folder[PATH_BYTES], char made[PATH_BYTES])
 {
