@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=120
+# ctest: labels=full libs=client timeout=300
 """outrider-group: the ranks of one container, which drain at SIGTERM.
 
 Usage: test_group_program.py BUILD_FOLDER
@@ -52,27 +52,27 @@ class GroupProgram(unittest.TestCase):
             group.wait_not_serving()
 
     def test_a_text_is_finished_first(self):
-        with Group(BUILD, 2, worker_flags=["--drain-timeout", "30"]) as group:
+        with Group(BUILD, 2, worker_flags=["--drain-timeout", "300"]) as group:
             busy = group.popen("generate", "Once upon a time", "-n", "700", "--ignore-eos", "-K",
                                "0", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
             self.assertTrue(busy.stdout.read(16))
             group.workers.process.terminate()
-            _, figures = busy.communicate(timeout=60)
+            _, figures = busy.communicate(timeout=250)
             self.assertEqual(busy.returncode, 0, figures)
             self.assertIn(b"ended by length", figures)
             self.assertEqual(group.workers.wait(40), 0)
 
     def test_with_a_host_file_a_text_is_finished_and_the_status_is_143(self):
         """Not 0, because a job scheduler would take that for the end of the job."""
-        with GroupOnHosts(BUILD, 2, worker_flags=["--drain-timeout", "30"]) as group:
+        with GroupOnHosts(BUILD, 2, worker_flags=["--drain-timeout", "300"]) as group:
             busy = group.popen("generate", "Once upon a time", "-n", "700", "--ignore-eos", "-K",
                                "0", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
             self.assertTrue(busy.stdout.read(16))
             everyone = [group.workers.pid, *descendants(group.workers.pid)]
             group.workers.process.terminate()
-            _, figures = busy.communicate(timeout=60)
+            _, figures = busy.communicate(timeout=250)
             self.assertEqual(busy.returncode, 0, figures)
             self.assertIn(b"ended by length", figures)
             self.assertEqual(group.workers.wait(40), 128 + signal.SIGTERM)

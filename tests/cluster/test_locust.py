@@ -74,8 +74,11 @@ class Locust(unittest.TestCase):
             self.assertEqual(counted[kind]["num_failures"], 0, counted[kind])
             self.assertGreaterEqual(n[kind], 3)
         self.assertGreaterEqual(sum(n.values()), N_USERS)
-        self.assertEqual(ends(page), {"length": sum(n.values()) - n["vanish"],
-                                      "cancelled": n["vanish"]})
+        ended = ends(page)
+        self.assertEqual(sorted(ended), ["cancelled", "length"])
+        self.assertEqual(sum(ended.values()), sum(n.values()))
+        # Who vanishes may be held up until the text is at its end.
+        self.assertTrue(n["vanish"] / 2 < ended["cancelled"] <= n["vanish"], (ended, n))
         self.assertEqual(value(page, "outrider_kv_cache_usage_perc"), 0)
 
 
