@@ -77,7 +77,7 @@ class Locust(unittest.TestCase):
         ended = ends(page)
         self.assertEqual(sorted(ended), ["cancelled", "length"])
         self.assertEqual(sum(ended.values()), sum(n.values()))
-        # Who vanishes may be held up until the text is at its end.
+        # A client that vanishes may be held up until the text is at its end.
         self.assertTrue(n["vanish"] / 2 < ended["cancelled"] <= n["vanish"], (ended, n))
         self.assertEqual(value(page, "outrider_kv_cache_usage_perc"), 0)
 
