@@ -42,8 +42,8 @@ static int mpi_check(int status, const char *call, struct error *err)
     return error_set(err, ERR_UNAVAILABLE, "%s failed: %s", call, text);
 }
 
-/* Gets the other side's sum into scratch, and sends this one to those who need it. Ranks that get it
- * after the first wait for nothing else, so no two wait for each other. */
+/* Gets the other side's sum into scratch, and sends this one to those who need it. Ranks that get
+ * it after the first wait for nothing else, so no two wait for each other. */
 static int swap_sums(struct mpi_comm *mpi, const struct comm_tree_turn *turn, const float *data,
                      int n, struct error *err)
 {

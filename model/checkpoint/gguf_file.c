@@ -129,9 +129,9 @@ static int add_tensors(struct checkpoint *ck, struct error *err)
         *entry = (struct safetensors_entry){.name = at};
         set_entry(entry, &tensors[i]);
         *tensor = (struct tensor){.name = at,
-                                   .shown = tensors[i].name,
-                                   .entry = entry,
-                                   .file = file_of(ck, tensors[i].data)};
+                                  .shown = tensors[i].name,
+                                  .entry = entry,
+                                  .file = file_of(ck, tensors[i].data)};
         set_weight(ck, &tensor->weight, &tensors[i]);
         if (is_matrix_of_blocks(tensor)) ck->cfg.stored = WEIGHTS_BLOCKS;
         at += strlen(name) + 1;

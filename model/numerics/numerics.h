@@ -72,8 +72,8 @@ float num_exp(float x);
 float num_tanh(float x);
 
 /* x times the sigmoid of 2u with u = sqrt(2 / pi) (x + 0.044715 x^3), which is GELU with tanh in
- * place of erf, because the sigmoid of 2u is (1 + tanh u) / 2. Relative error < 2e-5 (the rounding of
- * u, which counts where exp is large), < 1e-6 for x > -3. */
+ * place of erf, because the sigmoid of 2u is (1 + tanh u) / 2. Relative error < 2e-5 (the rounding
+ * of u, which counts where exp is large), < 1e-6 for x > -3. */
 #define GELU_CUBE  0.044715f
 #define GELU_SLOPE (-1.5957691216f) /* -2 sqrt(2 / pi) */
 float num_gelu_tanh(float x);

@@ -5,7 +5,7 @@
 #include "base/least.h"
 #include "model/backend/cpu/internal.h"
 
-/* The largest length that divides both; 0 stands for any. */
+/* The largest length that divides both; 0 means any. */
 static int common_run(int a, int b)
 {
     while (b) {

@@ -19,7 +19,8 @@ struct block_layout {
 };
 
 /* A row of n k as scale * q - min. Where the layout has no minimums, q lies around 0, as it does in
- * 8 bits; elsewhere it is unsigned. Of fp8 q is the byte, and a run with a NaN has the scale NaN. */
+ * 8 bits; elsewhere it is unsigned. Of fp8 q is the byte, and a run with a NaN has the scale
+ * NaN. */
 struct block_row {
     int8_t *q;            /* [n] */
     float *scales, *mins; /* [n / 16], and for a last run that is short */

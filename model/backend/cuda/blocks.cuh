@@ -71,7 +71,8 @@ static __device__ __forceinline__ uint32_t bf16_pair_add(uint32_t a, uint32_t b)
 /* e4m3, four at a time. A word holds elements 0..3 as bytes [2, 0, 3, 1], so that one mask takes
  * out a pair. Moving the sign and the 7 bits of exponent and mantissa to their places in bf16 gives
  * the value times 2^-120 (the biases differ by 120, and denormals become denormals), so one
- * multiplication by 2^120 is exact for all values. NaN is never stored (matrix.cu, block_rows.c). */
+ * multiplication by 2^120 is exact for all values. NaN is never stored (matrix.cu,
+ * block_rows.c). */
 static __device__ __forceinline__ uint32_t bf16_pair_times_2_120(uint32_t pair)
 {
 #ifndef CUDA_EMULATED

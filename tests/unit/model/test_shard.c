@@ -1,7 +1,7 @@
 /* ctest: labels=quick libs=model timeout=60 */
-/* How a model is cut: whatever its heads and its vocabulary are, the ranks of every T that can share
- * it hold each head, each FFN column and each id once, and a query head is always on the rank of its
- * kv head. */
+/* How a model is cut: whatever its heads and its vocabulary are, the ranks of every T that can
+ * share it hold each head, each FFN column and each id once, and a query head is always on the rank
+ * of its kv head. */
 #include <string.h>
 
 #include "base/limits.h"

@@ -26,6 +26,7 @@ static struct backend_step step_of(const struct attention_lane *lanes, int n_lan
                                  .lanes = lanes,
                                  .n_lanes = n_lanes,
                                  .shape = &shape,
+                                 .n_ropes = 1,
                                  .cos = cosines[0],
                                  .sin = sines[0],
                                  .rows = rows,

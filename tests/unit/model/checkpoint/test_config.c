@@ -650,8 +650,8 @@ START_TEST(slices_follow_the_rule_of_the_design)
     ck_assert_int_eq(slices(8, 1, 256), 8);
     ck_assert_int_eq(slices(24, 6, 1024), 2); /* 6 % 8 and 6 % 4 are in the way */
     ck_assert_int_eq(slices(8, 8, 12), 2);    /* half of the FFN is 6 */
-    ck_assert_int_eq(slices(3, 1, 1024), 1); /* 1024 is no multiple of 3 */
-    ck_assert_int_eq(slices(9, 3, 1536), 3); /* SmolLM2-135M */
+    ck_assert_int_eq(slices(3, 1, 1024), 1);  /* 1024 is no multiple of 3 */
+    ck_assert_int_eq(slices(9, 3, 1536), 3);  /* SmolLM2-135M */
     ck_assert_int_eq(slices(15, 5, 2560), 5);
     ck_assert_int_eq(slices(11, 11, 1536), 1);
 }
