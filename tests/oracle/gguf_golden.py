@@ -39,8 +39,8 @@ FILES = [
     ("granite_factors", TYPES.BF16, "granite"),
     ("smollm3_nope", TYPES.BF16, "smollm3"),
 ]
-# Fields that a file cannot have, because all models of the architecture have one value: then the file is of
-# a model with this value, and FOLDER.TYPE.json is its config.json.
+# Fields that a file cannot have, because all models of the architecture have one value: then the
+# file is of a model with this value, and FOLDER.TYPE.json is its config.json.
 CHANGES = {
     "gemma2_softcap": {"query_pre_attn_scalar": 16},
     "mistral": {"sliding_window": None},

@@ -142,7 +142,8 @@ void cpu_matmul(struct backend *be, const struct matrix *m, const uint16_t *in, 
 }
 
 /* The fixed tree over 2 to 8 parts (comm/comm_tree.h): `sum` is part 0 and becomes their sum;
- * `rest` are the others, `stride` apart. It takes one pass, because a row of a member's range is short. */
+ * `rest` are the others, `stride` apart. It takes one pass, because a row of a member's range is
+ * short. */
 VARIANTS static void add_parts(float *restrict sum, const float *restrict rest, size_t stride,
                                int n_parts, int n)
 {
