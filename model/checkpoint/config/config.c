@@ -29,7 +29,8 @@ int config_slices(const struct model_config *cfg)
 {
     static const int others[] = {7, 6, 5, 3};
     for (int n = SLICES_MAX; n > 1; n /= 2) {
-        if (shares_heads(cfg, n) && cfg->ffn_dim / 2 % n == 0) return n;
+        bool is_whole = cfg->stored != WEIGHTS_BLOCKS || keeps_groups(cfg, n);
+        if (shares_heads(cfg, n) && cfg->ffn_dim / 2 % n == 0 && is_whole) return n;
     }
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         int n = others[i];

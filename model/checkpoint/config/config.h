@@ -100,8 +100,9 @@ struct model_config {
 };
 
 /* The number of slices S that the sums of row-parallel matrices are cut into: the largest of 8, 4
- * and 2 that divides the heads and half the FFN width, with KV heads % S = 0 or S % KV heads = 0;
- * where there is none, the largest of 7, 6, 5 and 3 (docs/design.md section 4). At least 1. */
+ * and 2 that divides the heads and half the FFN width, with KV heads % S = 0 or S % KV heads = 0,
+ * and which cuts no group of a model that is stored in blocks; where there is none, the largest of
+ * 7, 6, 5 and 3 (docs/design.md section 4). At least 1. */
 int config_slices(const struct model_config *cfg);
 
 /* True if so many ranks can share the model: T divides S, and the ranks hold whole kv heads or one

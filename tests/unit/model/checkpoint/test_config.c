@@ -640,6 +640,26 @@ static int slices(int n_heads, int n_kv_heads, int ffn_dim)
     return config_slices(&shape);
 }
 
+START_TEST(slices_of_blocks_are_whole_groups)
+{
+    struct model_config shape = {.n_heads = 16,
+                                 .n_kv_heads = 16,
+                                 .head_dim = 128,
+                                 .ffn_dim = 5504,
+                                 .stored = WEIGHTS_BLOCKS};
+    ck_assert_int_eq(config_slices(&shape), 4); /* 5504 / 8 is 21.5 groups */
+    shape.stored = WEIGHTS_BF16;
+    ck_assert_int_eq(config_slices(&shape), 8);
+    shape.stored = WEIGHTS_BLOCKS;
+    shape.ffn_dim = 5632;
+    ck_assert_int_eq(config_slices(&shape), 8);
+    shape.head_dim = 16;
+    ck_assert_int_eq(config_slices(&shape), 8);
+    shape.head_dim = 8;
+    ck_assert_int_eq(config_slices(&shape), 4);
+}
+END_TEST
+
 START_TEST(slices_follow_the_rule_of_the_design)
 {
     ck_assert_int_eq(slices(32, 8, 14336), 8);
@@ -683,6 +703,7 @@ int main(void)
     tcase_add_test(tcase, generation_config_says_how_to_sample);
     tcase_add_test(tcase, files_that_are_no_json_are_refused);
     tcase_add_test(tcase, slices_follow_the_rule_of_the_design);
+    tcase_add_test(tcase, slices_of_blocks_are_whole_groups);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
