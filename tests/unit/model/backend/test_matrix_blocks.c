@@ -3,11 +3,14 @@
  * begin in the middle of a super-block, gate and up, digests. Which bits the kernels of a form
  * give is tested in test_kernels_quant.c. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "model/backend/cpu/cpu.h"
 #include "model/backend/open.h"
+#include "model/backend/pack_cache.h"
 #include "model/checkpoint/digest.h"
 #include "tests/support/kernels_util.h"
 
@@ -267,6 +270,50 @@ START_TEST(packing_digests_each_row_once)
 }
 END_TEST
 
+/* Opens the source with packed weights kept in `folder`, multiplies a row and says whether the
+ * matrix was found there. */
+static enum pack_cache_state open_kept(const char *folder, const struct matrix_source *source,
+                                       const uint16_t *in, float *out, char *path, size_t size)
+{
+    const struct pack_cache_key key = {.fingerprint = 1, .arithmetic = "cpu-blocks", .n_ranks = 1};
+    struct backend *be = backend_of("auto", 2);
+    struct error err = {0};
+    CHECK_OK(pack_cache_open(&be->cache, folder, &key, &err));
+    struct matrix m = open_source(be, source);
+    pack_cache_commit(be->cache);
+    enum pack_cache_state found = pack_cache_report(be->cache)->state;
+    snprintf(path, size, "%s", pack_cache_path(be->cache));
+    be->ops->matmul(be, &m, in, (size_t)source->n_in, out, (size_t)m.n_out, 1);
+    be->ops->matrix_close(be, &m);
+    pack_cache_close(be->cache);
+    be->cache = NULL;
+    be->ops->close(be);
+    return found;
+}
+
+/* The bytes of Q4_0 and of IQ4_NL mean different weights. */
+START_TEST(a_packed_matrix_is_found_again_only_for_its_kind)
+{
+    enum { OUT = 70 };
+    static uint16_t in[N_IN];
+    float first[OUT], second[OUT], other[OUT];
+    char folder[] = "/tmp/outrider_blocks_XXXXXX", path[256];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    fill_bf16(in, N_IN, KIND_ORDINARY);
+    struct matrix_source source = {.n_in = N_IN, .n_parts = 1};
+    source.parts[0] = (struct matrix_part){.weight = tensor(BLOCK_Q4_0, OUT, N_IN), .n_rows = OUT};
+    ck_assert_int_eq(open_kept(folder, &source, in, first, path, sizeof path), PACK_CACHE_WRITTEN);
+    ck_assert_int_eq(open_kept(folder, &source, in, second, path, sizeof path), PACK_CACHE_HIT);
+    check_same(second, first, OUT, "kept");
+    source.parts[0].weight.block = BLOCK_IQ4_NL;
+    ck_assert_int_eq(open_kept(folder, &source, in, other, path, sizeof path), PACK_CACHE_WRITTEN);
+    ck_assert_int_ne(memcmp(other, first, sizeof first), 0);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(rmdir(folder), 0);
+    tensor_free(&source.parts[0].weight);
+}
+END_TEST
+
 START_TEST(embedding_rows_are_the_stored_weights)
 {
     static const int32_t tokens[] = {3, 0, 9};
@@ -311,6 +358,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_slice_may_begin_in_a_super_block, 0, BLOCK_KINDS - BLOCK_Q4_0);
     tcase_add_loop_test(tcase, gate_and_up_may_be_of_different_kinds, 0, 2);
     tcase_add_test(tcase, packing_digests_each_row_once);
+    tcase_add_test(tcase, a_packed_matrix_is_found_again_only_for_its_kind);
     tcase_add_test(tcase, embedding_rows_are_the_stored_weights);
     tcase_add_test(tcase, no_other_weights_can_be_asked_for);
     suite_add_tcase(suite, tcase);
