@@ -50,13 +50,7 @@ static int add_part(struct loader *ld, struct matrix_source *source, int layer,
     int rc = checkpoint_find(ld->ck, name, t->all_rows, t->all_cols, &part->weight, ld->err);
     enum weight_form form = rc ? WEIGHTS_BF16 : weight_form_of(&part->weight);
     if (rc || form == WEIGHTS_BF16 || form == WEIGHTS_FP8) return rc;
-    if (part->weight.stored.order) {
-        if (ld->be->ops->is_host) return 0;
-        return error_set(ld->err, ERR_UNSUPPORTED,
-                         "%s: the groups of %s are not runs of columns (quantized with "
-                         "\"desc_act\"), which only --device cpu computes",
-                         checkpoint_name(ld->ck), name);
-    }
+    if (part->weight.stored.order) return 0;
     if (t->first_col % QUANT_GROUP == 0 && source->n_in % QUANT_GROUP == 0) return 0;
     return error_set(ld->err, ERR_UNSUPPORTED,
                      "%s: %s is cut into slices of %d, which is no multiple of the group of %d",

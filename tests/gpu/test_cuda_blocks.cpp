@@ -239,6 +239,53 @@ static void stored_fp8_keeps_every_weight(struct rig *rig)
     free_fp8(&fp8), free_fp8(&bad), free_blocks(&q4);
 }
 
+/* Integers of 8 bits whose groups are not runs of columns, with more rows than are brought into
+ * their order at once. */
+static void columns_may_have_any_group(struct rig *rig)
+{
+    enum { N_IN = 16384, N_OUT = 7, GROUPS = 50, N = ORDERED_ELEMENTS / N_IN + 4 };
+    struct weight weight = {};
+    struct stored_matrix *stored = &weight.stored;
+    struct matrix_source source = {};
+    uint8_t *data = static_cast<uint8_t *>(malloc(area(N_OUT, N_IN)));
+    int32_t *order = static_cast<int32_t *>(malloc(N_IN * sizeof *order));
+    float *scales = rig_numbers(rig, area(N_OUT, GROUPS), 0.01f), *out, *exact;
+    uint16_t *in = random_bf16(rig, area(N, N_IN), 1);
+    for (int k = 0; k < N_IN; k++) {
+        order[k] = k * 37 % GROUPS;
+    }
+    for (size_t i = 0; i < area(N_OUT, N_IN); i++) {
+        data[i] = static_cast<uint8_t>(i * 2654435761u >> 13);
+    }
+    weight.dtype = DTYPE_STORED;
+    weight.n_rows = stored->n_rows = N_OUT;
+    weight.n_cols = stored->n_cols = N_IN;
+    stored->kind = STORED_BYTES;
+    stored->bits = 8;
+    stored->data = data;
+    stored->group = N_IN / GROUPS;
+    stored->group_rows = 1;
+    stored->n_groups = GROUPS;
+    stored->scale_type = STORED_F32;
+    stored->scales = reinterpret_cast<const uint8_t *>(scales);
+    stored->order = reinterpret_cast<const uint8_t *>(order);
+    source.n_in = N_IN;
+    add_part(&source, weight, 0, N_OUT, 0);
+    exact = exact_weights(&source, N_OUT);
+    out = static_cast<float *>(malloc(area(N, N_OUT) * sizeof *out));
+    struct matrix m = open_matrix(rig, &source);
+    multiply(rig, &m, in, N_IN, N, out);
+    const struct operands operands = {exact, in, N_IN, N_IN, N_OUT};
+    expect_near(rig, &operands, 3, out);
+    for (int row : {2, N - 5, N - 1}) {
+        float alone[N_OUT];
+        multiply(rig, &m, in + area(row, N_IN), N_IN, 1, alone);
+        expect_same(rig, out + area(row, N_OUT), alone, N_OUT, "a row of many", row);
+    }
+    rig->cuda->ops->matrix_close(rig->cuda, &m);
+    free(data), free(order), free(scales), free(in), free(out), free(exact);
+}
+
 /* h must be the host's formula on the sums that matmul gives for gate and up as two matrices, also
  * where their kinds differ. */
 static void gated_is_the_formula(struct rig *rig, const struct weight *gate,
@@ -330,6 +377,7 @@ int main(int argc, char **argv)
     sums_are_right_and_one_arithmetic(&rig, BLOCK_Q2_K, 256, 20);
     stored_fp8_keeps_every_weight(&rig);
     gate_and_up_may_differ(&rig);
+    columns_may_have_any_group(&rig);
     a_group_that_two_ranks_would_share_is_refused(&rig);
     return rig_close(&rig);
 }

@@ -158,7 +158,9 @@ void block_row_read(const struct block_layout *layout, const struct weight *weig
     for (int at = 0; at < n; at += QUANT_GROUP) {
         int n_here = n - at < QUANT_GROUP ? n - at : QUANT_GROUP;
         struct weight_group group = {0};
-        if (form == WEIGHTS_INT8 || form == WEIGHTS_INT4) {
+        if (out->order) {
+            stored_read_listed(&weight->stored, row, first, out->order + at, &group);
+        } else if (form == WEIGHTS_INT8 || form == WEIGHTS_INT4) {
             read_own_group(weight, form, row, first + at, n_here, &group);
         } else {
             weight_read_group(weight, row, (first + at) / QUANT_GROUP, &group);

@@ -24,6 +24,7 @@ struct block_layout {
 struct block_row {
     int8_t *q;            /* [n] */
     float *scales, *mins; /* [n / 16], and for a last run that is short */
+    const int32_t *order; /* [n] the columns that are read, as matrix.order has them; NULL: a run */
 };
 
 /* True if matrices of this form are stored in blocks. */

@@ -72,6 +72,8 @@ struct backend_cuda {
     void *host_scratch; /* pinned; `answer` and `read` */
     size_t host_scratch_bytes;
 
+    uint16_t *ordered; /* rows in the order of a matrix; NULL: no matrix has one */
+
     cudaError_t status;      /* first failure since `begin` */
     const char *failed_what; /* what was being done when it happened */
 };
@@ -103,6 +105,9 @@ static inline void cuda_use_device(struct backend_cuda *be)
 void *cuda_scratch(struct backend_cuda *be, size_t bytes);
 /* As cuda_scratch, for pinned host memory; waits for the stream if the memory has to grow. */
 void *cuda_host_scratch(struct backend_cuda *be, size_t bytes);
+/* Makes room for ORDERED_ELEMENTS of be->ordered, once. Errors: ERR_NO_MEMORY. */
+enum { ORDERED_ELEMENTS = 8 << 20 };
+int cuda_open_ordered(struct backend_cuda *be, struct error *err);
 /* Waits for the stream. Errors: ERR_UNAVAILABLE with what failed. */
 int cuda_finish(struct backend_cuda *be, struct error *err);
 

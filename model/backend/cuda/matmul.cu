@@ -253,6 +253,20 @@ static __global__ void gated_rows(struct matmul_job job, const float *gate_up)
     job.h[at] = gated(job, static_cast<int>(feature), from[0], from[width]);
 }
 
+/* out[row][slice][width] = the slice's columns of in[row] in its order, and zeros between them. */
+static __global__ void order_rows(struct matmul_job job, int n_slices, int n_in, uint16_t *out)
+{
+    size_t at = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    size_t width = static_cast<size_t>(job.n_in), all = static_cast<size_t>(n_slices) * width;
+    size_t row = at / all, slice = at % all / width;
+    grid_dependency_wait();
+    grid_dependency_launch();
+    if (row >= static_cast<size_t>(job.n_rows)) return;
+    int32_t column = job.order[slice][at % width];
+    const uint16_t *from = job.in + row * job.in_stride + slice * static_cast<size_t>(n_in);
+    out[at] = column < 0 ? 0 : from[column];
+}
+
 void cuda_matmul_prepare(struct backend_cuda *be)
 {
     prepare_rows<KIND_BF16>(be);
@@ -263,6 +277,7 @@ void cuda_matmul_prepare(struct backend_cuda *be)
     prepare_rows<KIND_BLOCKS_8>(be);
     matmul_prepare_many(be);
     cuda_prepare(be, gated_rows, 0);
+    cuda_prepare(be, order_rows, 0);
 }
 
 static void launch_kind(struct backend_cuda *be, const struct matmul_job *job, int n_slices,
@@ -296,30 +311,66 @@ static struct matmul_job job_of(const struct backend_cuda *be, const struct matr
     struct matmul_job job = {};
     for (int s = 0; s < n_slices; s++) {
         job.weights[s] = static_cast<const uint8_t *>(slices[s].data);
+        job.order[s] = slices[s].order;
     }
     job.in = in;
     job.in_stride = in_stride;
-    job.n_in = slices->n_in;
+    job.n_in = matmul_width(slices);
     job.n_out = slices->n_out;
     job.n_rows = cuda_rows(be, n);
-    job.n_tiles = matmul_tiles(slices->n_in);
+    job.n_tiles = matmul_tiles(job.n_in);
     job.n_groups = matmul_groups(slices->n_out);
-    job.n_segments = matmul_segments(slices->n_in);
+    job.n_segments = matmul_segments(job.n_in);
     job.blocks = block_layout_of(slices);
     return job;
+}
+
+static void run_rows(struct backend_cuda *be, struct matmul_job *job, int n_slices,
+                     enum tile_kind kind)
+{
+    bool is_aligned = job->n_in % 8 == 0 && job->in_stride % 8 == 0 &&
+                      reinterpret_cast<uintptr_t>(job->in) % 16 == 0;
+    if (job->n_rows > FEW_ROWS) {
+        matmul_launch_many(be, job, n_slices, kind, is_aligned);
+    } else {
+        launch_kind(be, job, n_slices, kind, is_aligned);
+    }
+}
+
+/* Brings rows into the order of the slices before they are multiplied, as many at once as there is
+ * room for. */
+static void run_ordered(struct backend_cuda *be, const struct matmul_job *whole, int n_slices,
+                        int n_in, enum tile_kind kind)
+{
+    size_t width = static_cast<size_t>(whole->n_in) * static_cast<size_t>(n_slices);
+    int at_once = static_cast<int>(ORDERED_ELEMENTS / width);
+    for (int first = 0; first < whole->n_rows; first += at_once) {
+        struct matmul_job job = *whole;
+        size_t row = static_cast<size_t>(first);
+        if (job.n_rows - first < at_once) at_once = job.n_rows - first;
+        job.n_rows = at_once;
+        job.in += row * job.in_stride;
+        if (job.out) job.out += row * job.out_stride;
+        if (job.h) job.h += row * static_cast<size_t>(job.n_out);
+        size_t n = static_cast<size_t>(at_once) * width;
+        cuda_launch(be, "a matmul", order_rows,
+                    dim3((unsigned)((n + MATMUL_THREADS - 1) / MATMUL_THREADS)),
+                    dim3(MATMUL_THREADS), 0, job, n_slices, n_in, be->ordered);
+        job.in = be->ordered;
+        job.in_stride = width;
+        run_rows(be, &job, n_slices, kind);
+    }
 }
 
 static void run(struct backend_cuda *be, struct matmul_job *job, const struct matrix *slices,
                 int n_slices)
 {
     enum tile_kind kind = matmul_kind(slices);
-    bool is_aligned = job->n_in % 8 == 0 && job->in_stride % 8 == 0 &&
-                      reinterpret_cast<uintptr_t>(job->in) % 16 == 0;
     if (job->n_rows == 0) return;
-    if (job->n_rows > FEW_ROWS) {
-        matmul_launch_many(be, job, n_slices, kind, is_aligned);
+    if (slices->order) {
+        run_ordered(be, job, n_slices, slices->n_in, kind);
     } else {
-        launch_kind(be, job, n_slices, kind, is_aligned);
+        run_rows(be, job, n_slices, kind);
     }
 }
 

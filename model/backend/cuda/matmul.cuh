@@ -104,7 +104,13 @@ static inline bool matmul_is_split(const struct matrix *m)
     return m->form == WEIGHTS_BLOCKS && block_layout_of(m).bits == 0;
 }
 
-/* A section of a matrix that is split, as a matrix. */
+/* The k that are packed. */
+static inline int matmul_width(const struct matrix *m)
+{
+    return m->n_ordered ? m->n_ordered : m->n_in;
+}
+
+/* A section of a matrix that is split, as a matrix. Plain numbers and fp8 have no order. */
 static inline struct matrix matmul_section(const struct matrix *m, int i)
 {
     struct matrix out = {};
@@ -113,6 +119,10 @@ static inline struct matrix matmul_section(const struct matrix *m, int i)
     out.n_out = m->sections[i].n_out;
     out.form = block_form_is_known(m->sections[i].form) ? WEIGHTS_BLOCKS : m->sections[i].form;
     out.n_sections = 1;
+    if (out.form == WEIGHTS_BLOCKS && m->sections[i].form != WEIGHTS_FP8) {
+        out.order = m->order;
+        out.n_ordered = m->n_ordered;
+    }
     out.sections[0] = m->sections[i];
     return out;
 }
@@ -122,7 +132,7 @@ static inline size_t matmul_tiles_bytes(const struct matrix *m)
 {
     struct block_layout layout = block_layout_of(m);
     int bytes = layout.bits ? block_tile_bytes(&layout) : tile_bytes(matmul_kind(m));
-    return (size_t)matmul_groups(m->n_out) * (size_t)matmul_tiles(m->n_in) * (size_t)bytes;
+    return (size_t)matmul_groups(m->n_out) * (size_t)matmul_tiles(matmul_width(m)) * (size_t)bytes;
 }
 
 static inline size_t matmul_bytes(const struct matrix *m)
@@ -153,9 +163,10 @@ static inline struct slot_map slot_map_of(const struct matrix_source *source)
     return map;
 }
 
-/* matrix_blocks.cu: fills a matrix in blocks. Errors: those of cuda_finish. */
+/* matrix_blocks.cu: fills a matrix in blocks; order is that of the matrix on the host. Errors: those of cuda_finish. */
 int cuda_matrix_fill_blocks(struct backend_cuda *be, const struct matrix *m,
-                            const struct matrix_source *source, struct error *err);
+                            const struct matrix_source *source, const int32_t *order,
+                            struct error *err);
 
 /* The part that a slot belongs to, and its row there; -1 for a slot of padding. */
 static __host__ __device__ inline int slot_find(const struct slot_map *map, int slot, int *row)
@@ -231,6 +242,7 @@ struct matmul_job {
     int n_tiles, n_groups, n_segments;
     float4 *partials;           /* not NULL: matmul_many leaves each segment's sums here */
     struct block_layout blocks; /* of a kind of blocks */
+    const int32_t *order[MATMUL_SLICES_MAX]; /* of a slice's columns; NULL: as they are */
 };
 
 /* The bytes of a tile in global memory. */

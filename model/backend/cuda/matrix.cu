@@ -11,7 +11,12 @@
  * format. An output with a weight that is not finite has the scale NaN and is NaN, as it would
  * mostly be in bf16. All matrices are treated alike, the head too, because a matrix_source does not
  * tell what it is for. */
+#include <stdlib.h>
+
 #include "model/backend/cuda/matmul.cuh"
+extern "C" {
+#include "model/backend/matrix_order.h"
+}
 
 enum {
     STAGING_BYTES = 2 << 20, /* of a chunk, but at least one group */
@@ -302,6 +307,7 @@ static int set_sections(struct matrix *m, const struct matrix_source *source, st
         at += (matmul_bytes(&section) + 255) / 256 * 256;
         first += part->n_rows;
         int run = block_run_of(&part->weight);
+        if (part->weight.stored.order) continue;
         if (part->first_col % run == 0 && m->n_in % UNIT == 0) continue;
         return error_set(err, ERR_UNSUPPORTED,
                          "%d columns of a matrix from %d on: a slice must begin with a run of %d "
@@ -309,6 +315,7 @@ static int set_sections(struct matrix *m, const struct matrix_source *source, st
                          m->n_in, part->first_col, run, UNIT);
     }
     m->bytes = matmul_is_split(m) ? at : matmul_bytes(m);
+    m->bytes += (size_t)m->n_ordered * sizeof(int32_t);
     return 0;
 }
 
@@ -322,22 +329,26 @@ static int set_form(const struct backend_cuda *be, struct matrix *m,
         n_blocks += block_form_is_known(weight_form_of(&source->parts[i].weight));
         m->n_out += source->parts[i].n_rows;
     }
-    if (n_blocks) return set_sections(m, source, err);
+    if (n_blocks) {
+        int rc = matrix_order_open(m, source, err);
+        return rc ? rc : set_sections(m, source, err);
+    }
     m->form = be->options.weights == CUDA_WEIGHTS_FP8 ? WEIGHTS_FP8 : WEIGHTS_BF16;
     m->bytes = matmul_bytes(m);
     return 0;
 }
 
 static int fill_any(struct backend_cuda *be, const struct matrix *m,
-                    const struct matrix_source *source, struct error *err)
+                    const struct matrix_source *source, const int32_t *order, struct error *err)
 {
-    return m->form == WEIGHTS_BLOCKS ? cuda_matrix_fill_blocks(be, m, source, err)
+    return m->form == WEIGHTS_BLOCKS ? cuda_matrix_fill_blocks(be, m, source, order, err)
                                      : fill(be, m, source, err);
 }
 
 /* Fills the sections of a matrix that is split, each from its part. */
 static int fill_sections(struct backend_cuda *be, const struct matrix *m,
-                         const struct matrix_source *source, struct error *err)
+                         const struct matrix_source *source, const int32_t *order,
+                         struct error *err)
 {
     int rc = 0;
     for (int i = 0; i < m->n_sections; i++) {
@@ -347,21 +358,33 @@ static int fill_sections(struct backend_cuda *be, const struct matrix *m,
         part.n_parts = 1;
         part.parts[0] = source->parts[i];
         part.digests = source->digests ? source->digests + i : NULL;
-        TRY(fill_any(be, &section, &part, err));
+        TRY(fill_any(be, &section, &part, order, err));
     }
 out:
     return rc;
+}
+
+/* Copies the order to the end of the matrix's memory. */
+static void send_order(struct backend_cuda *be, struct matrix *m, const int32_t *order)
+{
+    size_t bytes = (size_t)m->n_ordered * sizeof *order;
+    m->order = reinterpret_cast<int32_t *>(static_cast<uint8_t *>(m->data) + m->bytes - bytes);
+    be->ops.upload(&be->base, m->order, order, bytes);
 }
 
 int cuda_matrix_open(struct backend *be, struct matrix *m, const struct matrix_source *source,
                      struct error *err)
 {
     struct backend_cuda *cuda = backend_cuda_of(be);
+    int32_t *order = NULL;
     int rc = 0;
     memset(m, 0, sizeof *m);
     TRY(check_source(source, err));
     cuda_use_device(cuda);
-    TRY(set_form(cuda, m, source, err));
+    rc = set_form(cuda, m, source, err);
+    order = m->order; /* the device has its own */
+    m->order = NULL;
+    if (rc) goto out;
     if (cudaMalloc(&m->data, m->bytes) != cudaSuccess) {
         cudaGetLastError();
         m->data = NULL;
@@ -372,8 +395,14 @@ int cuda_matrix_open(struct backend *be, struct matrix *m, const struct matrix_s
             m->n_in, m->n_out, m->bytes);
         goto out;
     }
-    rc = matmul_is_split(m) ? fill_sections(cuda, m, source, err) : fill_any(cuda, m, source, err);
+    if (order) {
+        TRY(cuda_open_ordered(cuda, err));
+        send_order(cuda, m, order);
+    }
+    rc = matmul_is_split(m) ? fill_sections(cuda, m, source, order, err)
+                            : fill_any(cuda, m, source, order, err);
 out:
+    free(order);
     if (rc) cuda_matrix_close(be, m);
     return rc;
 }

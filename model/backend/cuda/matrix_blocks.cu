@@ -104,6 +104,7 @@ struct block_filling {
     const struct matrix_source *source;
     struct slot_map map;
     struct block_layout layout;
+    const int32_t *order;                /* host; NULL: columns are a run */
     int n_tiles, n_groups, chunk_groups; /* of a group, of the matrix, at most so many at once */
     size_t row_bytes;
     uint8_t *tiles, *staging; /* device */
@@ -117,12 +118,14 @@ static void read_slot(const struct block_filling *f, int slot, uint8_t *out)
     to.q = reinterpret_cast<int8_t *>(out);
     to.scales = reinterpret_cast<float *>(out + k);
     to.mins = to.scales + k / BLOCK_RUN;
+    to.order = f->order;
     memset(out, 0, f->row_bytes);
     if (part < 0) return;
     const struct matrix_part *p = &f->source->parts[part];
     row = matrix_part_row(p, row);
     if (row < 0) return;
-    block_row_read(&f->layout, &p->weight, row, p->first_col, f->source->n_in, &to);
+    block_row_read(&f->layout, &p->weight, row, p->first_col, f->order ? (int)k : f->source->n_in,
+                   &to);
     if (f->source->digests) {
         f->source->digests[part] +=
             weight_digest_unit(&p->weight, row, p->first_col, f->source->n_in);
@@ -168,7 +171,8 @@ out:
 }
 
 int cuda_matrix_fill_blocks(struct backend_cuda *be, const struct matrix *m,
-                            const struct matrix_source *source, struct error *err)
+                            const struct matrix_source *source, const int32_t *order,
+                            struct error *err)
 {
     struct block_filling f = {};
     uint8_t *buffers = NULL;
@@ -178,7 +182,8 @@ int cuda_matrix_fill_blocks(struct backend_cuda *be, const struct matrix *m,
     f.source = source;
     f.map = slot_map_of(source);
     f.layout = block_layout_of(m);
-    f.n_tiles = matmul_tiles(m->n_in);
+    f.order = m->n_ordered ? order : NULL;
+    f.n_tiles = matmul_tiles(matmul_width(m));
     f.n_groups = matmul_groups(m->n_out);
     f.row_bytes = (size_t)f.n_tiles * (TILE_K + 4 * sizeof(float));
     f.chunk_groups = (int)(STAGING_BYTES / (TILE_OUTPUTS * f.row_bytes));

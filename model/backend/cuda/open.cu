@@ -150,6 +150,17 @@ void *cuda_host_scratch(struct backend_cuda *be, size_t bytes)
     return be->host_scratch;
 }
 
+int cuda_open_ordered(struct backend_cuda *be, struct error *err)
+{
+    size_t bytes = ORDERED_ELEMENTS * sizeof *be->ordered;
+    if (be->ordered) return 0;
+    cudaError_t status = cudaMalloc(reinterpret_cast<void **>(&be->ordered), bytes);
+    if (status == cudaSuccess) return 0;
+    cudaGetLastError();
+    be->ordered = NULL;
+    return device_error(err, ERR_NO_MEMORY, "room for rows in the order of a matrix", status);
+}
+
 static const float *cuda_read(struct backend *base, const float *data, size_t n)
 {
     struct backend_cuda *be = backend_cuda_of(base);
@@ -282,6 +293,7 @@ static void cuda_close(struct backend *base)
     cuda_forget_recordings(be);
     free(be->recordings);
     cudaFree(be->scratch);
+    cudaFree(be->ordered);
     cudaFreeHost(be->host_scratch);
     close_inputs(&be->recorded_memory);
     close_inputs(&be->large_memory);
