@@ -176,7 +176,7 @@ int checkpoint_open(struct checkpoint **ck, const char *name, struct error *err)
     }
     take_rest(self, &rest);
     checkpoint_sort_tensors(self);
-    checkpoint_settle_stored(self);
+    if (!self->is_synthetic && !self->gguf) TRY(checkpoint_settle_stored(self, err));
     if (!self->is_synthetic && !self->gguf) TRY(checkpoint_untie_head(self, err));
     if (list) TRY(choose_layers(self, list, err));
     TRY(check_and_hash(self, err));

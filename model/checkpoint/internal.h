@@ -120,8 +120,8 @@ bool checkpoint_is_stored_part(const struct checkpoint *ck, const char *name,
 int checkpoint_find_stored(const struct checkpoint *ck, const char *name, int n_rows, int n_cols,
                            struct weight *weight, struct error *err);
 /* Makes WEIGHTS_BLOCKS of a folder whose config says int4 or int8, but whose tensors are stored in
- * other ways, too. */
-void checkpoint_settle_stored(struct checkpoint *ck);
+ * other ways, too. Errors: ERR_FORMAT no matrix is quantized, though config.json says so. */
+int checkpoint_settle_stored(struct checkpoint *ck, struct error *err);
 
 /* unread.c, for a folder whose tensors are sorted. The first one is called before layers are
  * chosen: where config.json ties the head to the embedding, but the files have another head, the

@@ -426,15 +426,25 @@ static bool is_uniform(const struct checkpoint *ck, const char *name)
            !part_of(ck, stem, "weight_zero_point") && !part_of(ck, stem, "weight_g_idx");
 }
 
-void checkpoint_settle_stored(struct checkpoint *ck)
+int checkpoint_settle_stored(struct checkpoint *ck, struct error *err)
 {
     bool fits = true;
+    int n_stored = 0;
     for (size_t i = 0; i < ck->n_layout; i++) {
         const char *name = ck->layout[i].name;
         fits &= !checkpoint_is_packed(ck, name) || is_uniform(ck, name);
+        n_stored += checkpoint_is_stored(ck, name);
     }
-    if (fits) return;
+    if (ck->scheme.method && !n_stored) {
+        return error_set(err, ERR_FORMAT,
+                         "%s: config.json says that the weights are quantized, but the files have "
+                         "no matrix that is; without \"quantization_config\" they are read as they "
+                         "are",
+                         ck->name);
+    }
+    if (fits) return 0;
     ck->cfg.stored = WEIGHTS_BLOCKS;
     ck->cfg.stored_group = 0;
     ck->scheme.method = QUANT_COMPRESSED;
+    return 0;
 }

@@ -39,6 +39,7 @@ static int read_shape(struct synthetic_model *model, const char *shape, struct e
     model->cfg.stored =
         WEIGHTS_BF16; /* elements are made in bf16, however the shape's are stored */
     model->cfg.stored_group = 0;
+    model->rest.scheme = (struct quant_scheme){0};
 out:
     free(text);
     return rc;

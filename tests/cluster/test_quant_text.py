@@ -71,7 +71,7 @@ def run_stored(report, build, weights, folder, plain):
 def run_blocks(report, build, folder, plain):
     """Folders of other tools: the target in fp8, the draft in integers of 8 bits."""
     target = write_stored_model(os.path.join(folder, "fp8-target"), TARGET, "fp8")
-    draft = write_stored_model(os.path.join(folder, "int8-draft"), DRAFT, "int8")
+    draft = write_stored_model(os.path.join(folder, "bytes-draft"), DRAFT, "int8")
     for n_ranks, ks in ((1, (0, 4)), (4, (0, 5))):
         with GenerationCluster(build, n_ranks=n_ranks, target=target, draft=draft) as cluster:
             name = f"stored fp8, T = {n_ranks}, draft in int8"
