@@ -31,7 +31,8 @@ static int awq_place(int r)
 /* Element i of a row of integers that are packed one after the other. */
 static uint8_t packed_at(const uint8_t *row, int bits, int i)
 {
-    return bits == 8 ? row[i] : (uint8_t)(row[i / 2] >> (i % 2 * 4) & 15);
+    if (bits == 8) return row[i];
+    return (uint8_t)(row[i / 2] >> (i % 2 * 4) & 15);
 }
 
 /* ---- scales and zeros ---- */
@@ -132,7 +133,7 @@ static void read_integers(const struct stored_matrix *s, int row, int col, int n
     } else {
         uint8_t flip = s->kind == STORED_BYTES ? 0x80 : 0;
         for (int i = 0; i < n; i++) {
-            q[i] = packed_at(at, s->bits, col + i) ^ flip;
+            q[i] = (uint8_t)(packed_at(at, s->bits, col + i) ^ flip);
         }
     }
 }
