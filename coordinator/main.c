@@ -114,15 +114,17 @@ static const struct option_row rows[] = {
     {"groups", 0, "N", FIELD(options.n_groups), .least = 1, .most = GROUPS_MAX,
      .standard_int = GROUPS_DEFAULT, .help = "groups that are used at a time, at most, 1 to 16"},
     {"draft", 'd', "MODEL", FIELD(options.draft), .standard = "none",
-     .help = "draft model: a folder, synthetic:SHAPE,seed=S[,agree=A,draft=1] or none; with "
-             ",layers=0-3,12-15 after it (the target's own folder, for example) only these "
+     .help = "draft model: a folder, ORG/NAME in the Hugging Face cache, a GGUF file, "
+             "synthetic:SHAPE,seed=S[,agree=A,draft=1] or none; with ,layers=0-3,12-15 after it "
+             "(the target's own folder, for example) only these "
              "layers of it"},
     {"tokenizer", 0, "FOLDER", FIELD(options.tokenizer),
-     .help = "tokenizer: a folder or a GGUF file; default the draft's; without a draft it must be "
-             "given"},
+     .help =
+         "tokenizer: a folder, ORG/NAME or a GGUF file; default the draft's; without a draft it "
+         "must be given"},
     {"served-name", 0, "NAME", READ(served_name, read_served_name),
      .help = "what clients are told that the target is called; default the last part of its "
-             "folder"},
+             "folder, or ORG/NAME"},
     {"strict-config", 0, NULL, FIELD(options.is_strict_config),
      .help = "refuse a draft whose config.json has keys that are not known here, which "
              "otherwise are a warning in the log"},

@@ -35,7 +35,8 @@ static const char *const collectives[] = {"auto", "host", "nccl"}; /* in the enu
 static const struct option_row rows[] = {
     OPTION_GROUP("Models", "--model=/models/large"),
     {"model", 'm', "MODEL", FIELD(options.model),
-     .help = "Hugging Face folder, or synthetic:SHAPE,seed=S[,agree=A]"},
+     .help = "Hugging Face folder, ORG/NAME in the Hugging Face cache, or "
+             "synthetic:SHAPE,seed=S[,agree=A]"},
     {"strict-config", 0, NULL, FIELD(options.is_strict),
      .help = "refuse a model whose config.json has keys that are not known here, which "
              "otherwise are a warning in the log"},
