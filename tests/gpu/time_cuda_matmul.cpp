@@ -3,8 +3,8 @@
  * each other as in a step. Each shape has so many copies that none is found in the second-level
  * cache. The bandwidth of a copy on the device is printed too, to compare with. Not a test.
  *
- *   time_cuda_matmul [--weights fp8] [--rows N,N,...] [--ms PER_LINE] */
-#include "tests/gpu/matmul_rig.h"
+ *   time_cuda_matmul [--weights fp8 | Q4_0 | Q4_K | ...] [--rows N,N,...] [--ms PER_LINE] */
+#include "tests/gpu/blocks_rig.h"
 
 enum {
     SHAPES = 5,
@@ -31,6 +31,7 @@ static const struct shape shapes[SHAPES] = {{"qkv", 4096, 6144, 1, false},
 struct timed {
     struct rig *rig;
     const struct shape *shape;
+    enum block_kind kind; /* BLOCK_UNREAD: synthetic numbers */
     struct matrix matrices[COPIES_MAX][TIMED_SLICES_MAX];
     int n_copies;
     size_t bytes; /* of one copy */
@@ -41,7 +42,11 @@ struct timed {
 static void open_copies(struct timed *t)
 {
     const struct shape *shape = t->shape;
+    struct weight blocks = {};
     t->n_copies = 0;
+    if (t->kind != BLOCK_UNREAD) {
+        blocks = random_blocks(t->rig, t->kind, shape->n_out, shape->n_in);
+    }
     do {
         t->bytes = 0;
         for (int s = 0; s < shape->n_slices; s++) {
@@ -52,6 +57,7 @@ static void open_copies(struct timed *t)
             weight.n_cols = shape->n_in;
             weight.seed = static_cast<uint64_t>(100 * t->n_copies + s);
             weight.scale = 0.02f;
+            if (t->kind != BLOCK_UNREAD) weight = blocks;
             source.n_in = shape->n_in;
             source.is_gate_up = shape->is_gate_up;
             for (int i = 0; i < n_parts; i++) {
@@ -64,6 +70,7 @@ static void open_copies(struct timed *t)
         t->n_copies++;
     } while (t->n_copies < COPIES_MAX &&
              t->bytes * static_cast<size_t>(t->n_copies) < static_cast<size_t>(ROTATED_MIB) << 20);
+    free_blocks(&blocks);
 }
 
 static void launch_one(struct timed *t, int i, int n)
@@ -120,8 +127,8 @@ static double median_us(struct timed *t, int n, float ms_wanted)
     return static_cast<double>(us[RUNS / 2]);
 }
 
-static void time_shape(struct rig *rig, const struct shape *shape, const int *counts, int n_counts,
-                       float ms)
+static void time_shape(struct rig *rig, const struct shape *shape, enum block_kind kind,
+                       const int *counts, int n_counts, float ms)
 {
     static struct timed t;
     size_t width = static_cast<size_t>(shape->n_in) * static_cast<size_t>(shape->n_slices);
@@ -129,6 +136,7 @@ static void time_shape(struct rig *rig, const struct shape *shape, const int *co
     int most = 0;
     t.rig = rig;
     t.shape = shape;
+    t.kind = kind;
     for (int i = 0; i < n_counts; i++) {
         most = counts[i] > most ? counts[i] : most;
     }
@@ -180,10 +188,14 @@ int main(int argc, char **argv)
 {
     static struct rig rig;
     int counts[COUNTS_MAX] = {1, 2, 4, 6, 8, 16, 32, 64, 128, 512, 2048}, n_counts = 11;
+    enum block_kind kind = BLOCK_UNREAD;
     float ms = 50;
     rig_open(&rig, 1, argv);
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--weights") == 0 && strcmp(argv[i + 1], "fp8") == 0) open_fp8(&rig);
+        for (const struct block_case &one : block_cases) {
+            if (strcmp(argv[i + 1], block_type_of(one.kind)->name) == 0) kind = one.kind;
+        }
         if (strcmp(argv[i], "--ms") == 0) ms = static_cast<float>(atof(argv[i + 1]));
         if (strcmp(argv[i], "--rows") != 0) continue;
         n_counts = 0;
@@ -195,7 +207,7 @@ int main(int argc, char **argv)
     }
     time_copy(&rig);
     for (int i = 0; i < SHAPES; i++) {
-        time_shape(&rig, &shapes[i], counts, n_counts, ms);
+        time_shape(&rig, &shapes[i], kind, counts, n_counts, ms);
     }
     return rig_close(&rig);
 }
