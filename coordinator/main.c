@@ -116,15 +116,14 @@ static const struct option_row rows[] = {
     {"draft", 'd', "MODEL", FIELD(options.draft), .standard = "none",
      .help = "draft model: a folder, ORG/NAME in the Hugging Face cache, a GGUF file, "
              "synthetic:SHAPE,seed=S[,agree=A,draft=1] or none; with ,layers=0-3,12-15 after it "
-             "(the target's own folder, for example) only these "
-             "layers of it"},
+             "(the target's own folder, for example) only these layers of it"},
     {"tokenizer", 0, "FOLDER", FIELD(options.tokenizer),
      .help =
          "tokenizer: a folder, ORG/NAME or a GGUF file; default the draft's; without a draft it "
          "must be given"},
     {"served-name", 0, "NAME", READ(served_name, read_served_name),
      .help = "what clients are told that the target is called; default the last part of its "
-             "folder, or ORG/NAME"},
+             "folder, ORG/NAME, or the name of its GGUF file"},
     {"strict-config", 0, NULL, FIELD(options.is_strict_config),
      .help = "refuse a draft whose config.json has keys that are not known here, which "
              "otherwise are a warning in the log"},

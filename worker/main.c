@@ -35,7 +35,7 @@ static const char *const collectives[] = {"auto", "host", "nccl"}; /* in the enu
 static const struct option_row rows[] = {
     OPTION_GROUP("Models", "--model=/models/large"),
     {"model", 'm', "MODEL", FIELD(options.model),
-     .help = "Hugging Face folder, ORG/NAME in the Hugging Face cache, or "
+     .help = "Hugging Face folder, ORG/NAME in the Hugging Face cache, GGUF file, or "
              "synthetic:SHAPE,seed=S[,agree=A]"},
     {"strict-config", 0, NULL, FIELD(options.is_strict),
      .help = "refuse a model whose config.json has keys that are not known here, which "

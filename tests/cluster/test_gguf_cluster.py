@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=client beside=yes timeout=300
-"""GGUF files as target, draft and tokenizer of a real cluster. A target in bf16, in two files, gives
-the texts of its folder on two ranks, with and without guesses. With a target in Q8_0, text with
-guesses is the text without them. The clients are told the name of the file, and describe reads a
-file without a server.
+"""GGUF files as target, draft and tokenizer of a real cluster. A target in bf16, in two files,
+gives the texts of its folder on two ranks, with and without guesses. With a target in Q8_0, text
+with guesses is the text without them. The clients are told the name of the file, and describe reads
+a file without a server.
 
 Usage: test_gguf_cluster.py BUILD_FOLDER"""
 import json
@@ -62,8 +62,8 @@ class Gguf(unittest.TestCase):
             self.assertGreater(told["usage"]["prompt_tokens"], 4)
             tokens = self.ask(cluster.url, "/tokenize", {"prompt": "Once upon a time"})["tokens"]
         with GenerationCluster(BUILD, http=True) as cluster:
-            self.assertEqual(
-                self.ask(cluster.url, "/tokenize", {"prompt": "Once upon a time"})["tokens"], tokens)
+            of_folder = self.ask(cluster.url, "/tokenize", {"prompt": "Once upon a time"})
+            self.assertEqual(of_folder["tokens"], tokens)
 
     def test_text_of_blocks_is_the_same_with_and_without_guesses(self):
         target, = tales_gguf.write(TARGET, self.folder, "tales-q8", is_q8=True)

@@ -1,9 +1,13 @@
-/* ctest: libs=gguf */
-/* A whole GGUF file. Of what is accepted every byte of every tensor and every value is touched. */
+/* ctest: libs=checkpoint */
+/* A whole GGUF file. Of what is accepted every byte of every tensor and every value is touched, and
+ * the metadata are turned into a config, which the reader of configs then reads. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/checkpoint/config/config_parse.h"
+#include "model/checkpoint/gguf/config.h"
+#include "model/checkpoint/gguf/names.h"
 #include "model/gguf/gguf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -64,6 +68,32 @@ static unsigned touch_key(const struct gguf *gguf, const char *key)
     return (unsigned)value + (gguf_is_array(gguf, key) ? touch_arrays(gguf, key) : 0);
 }
 
+/* Reads the metadata as a model, which most files are not. */
+static void read_config(const struct gguf *gguf)
+{
+    static struct model_config cfg;
+    const struct gguf_arch *arch;
+    struct gguf_config texts;
+    struct config_rest rest = {0};
+    struct error err;
+    if (gguf_arch_find(&arch, gguf, &err)) return;
+    if (gguf_config_write(&texts, gguf, arch, &err)) return;
+    if (config_parse(&cfg, texts.config, strlen(texts.config), texts.sampling,
+                     strlen(texts.sampling), "fuzz", &rest, &err) == 0) {
+        demand(cfg.n_layers >= 1 && cfg.n_heads >= 1 && cfg.head_dim >= 1 && cfg.vocab_size >= 1);
+    }
+    gguf_config_free(&texts);
+}
+
+/* A name that a folder has for a tensor must lead back to it. */
+static void check_name(const char *name)
+{
+    static const struct gguf_arch arch = {.layout = GGUF_LAYOUT_NORMS_AROUND};
+    char folder[GGUF_NAME_BYTES], file[GGUF_NAME_BYTES];
+    if (!gguf_folder_name(&arch, name, folder)) return;
+    demand(gguf_file_name(&arch, folder, file) && strcmp(file, name) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     volatile unsigned sum = 0; /* the reads must not be optimised away */
@@ -80,7 +110,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         demand(gguf_find_tensor(gguf, tensors[i].name) == &tensors[i]);
         demand(tensors[i].data >= data && tensors[i].bytes <= size);
         sum += touch(tensors[i].data, tensors[i].bytes);
+        check_name(tensors[i].name);
     }
+    read_config(gguf);
     gguf_close(gguf);
     return 0;
 }

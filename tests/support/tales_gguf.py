@@ -19,7 +19,8 @@ LAYER_NAMES = {
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
     "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down"}
-NAMES = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}
+NAMES = {"model.embed_tokens.weight": "token_embd.weight",
+         "model.norm.weight": "output_norm.weight"}
 
 
 def _text(text):
@@ -118,7 +119,8 @@ def _metadata(config, folder):
             *(_key(f"llama.{key}", U32, config[name]) for key, name in numbers.items()),
             _key("llama.attention.layer_norm_rms_epsilon", F32, config["rms_norm_eps"]),
             _key("llama.rope.freq_base", F32, config["rope_theta"]),
-            _key("tokenizer.ggml.model", STRING, "gpt2"), _key("tokenizer.ggml.pre", STRING, "gpt-2"),
+            _key("tokenizer.ggml.model", STRING, "gpt2"),
+            _key("tokenizer.ggml.pre", STRING, "gpt-2"),
             _array("tokenizer.ggml.tokens", STRING, tokens),
             _array("tokenizer.ggml.token_type", I32,
                    [CONTROL if token in special else NORMAL for token in tokens]),

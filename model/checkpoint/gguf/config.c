@@ -8,7 +8,7 @@
 
 #include "model/checkpoint/gguf/internal.h"
 
-enum { ANY_ARCH = ~0 };
+enum { ANY_ARCH = ~0, LAYERS_MOST = 65535 /* lists of layers are written */ };
 
 enum field_kind { FIELD_INT, FIELD_NUMBER };
 
@@ -98,7 +98,9 @@ static int write_field(const struct gguf_writing *w, int i, struct error *err)
         return fields[i].is_demanded ? lacks(w, key, err) : 0;
     }
     if (fields[i].kind == FIELD_INT) {
-        TRY(gguf_read_equal(w, fields[i].tail, 1, GGUF_INT_MOST, &value, err));
+        bool is_layers = strcmp(fields[i].tail, "block_count") == 0;
+        int most = is_layers ? LAYERS_MOST : GGUF_INT_MOST;
+        TRY(gguf_read_equal(w, fields[i].tail, 1, most, &value, err));
         TRY(gguf_set(w->root, fields[i].key, json_integer(value), err));
     } else {
         TRY(gguf_read_number(w->gguf, key, &number, err));

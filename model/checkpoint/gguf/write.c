@@ -1,4 +1,4 @@
-/* Functions that the writers of a config have in common. */
+/* Functions that the writers of a config share. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

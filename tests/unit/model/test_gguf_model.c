@@ -8,7 +8,10 @@
 #include <unistd.h>
 
 #include "model/checkpoint/config/config_fields.h"
+#include "model/checkpoint/kinds.h"
+#include "model/numerics/block.h"
 #include "tests/support/forward_util.h"
+#include "tests/support/gguf_writer.h"
 
 #define FILES   SOURCE_DIR "/tests/golden/gguf/"
 #define FOLDERS SOURCE_DIR "/tests/golden/models/"
@@ -167,6 +170,113 @@ START_TEST(layers_can_be_chosen)
 }
 END_TEST
 
+/* ---- a mixture of blocks ---- */
+
+enum { DIM = 256, FFN = 768, VOCAB = 64 };
+
+static const struct {
+    const char *name;
+    enum block_kind kind;
+    uint32_t type; /* of the file */
+    int n_cols, n_rows;
+    int halves[2]; /* where a block has its scales; -1: there is no second one */
+} mixture[] = {
+    {"token_embd.weight", BLOCK_Q6_K, 14, DIM, VOCAB, {208, -1}},
+    {"blk.0.attn_q.weight", BLOCK_Q4_K, 12, DIM, DIM, {0, 2}},
+    {"blk.0.attn_k.weight", BLOCK_Q5_K, 13, DIM, DIM, {0, 2}},
+    {"blk.0.attn_v.weight", BLOCK_Q6_K, 14, DIM, DIM, {208, -1}},
+    {"blk.0.attn_output.weight", BLOCK_Q3_K, 11, DIM, DIM, {108, -1}},
+    {"blk.0.ffn_gate.weight", BLOCK_Q2_K, 10, DIM, FFN, {80, 82}},
+    {"blk.0.ffn_up.weight", BLOCK_IQ4_XS, 23, DIM, FFN, {0, -1}},
+    {"blk.0.ffn_down.weight", BLOCK_Q6_K, 14, FFN, DIM, {208, -1}},
+};
+enum { N_MIXTURE = sizeof mixture / sizeof *mixture };
+
+static void put_vector_of_ones(struct gguf_writer *w)
+{
+    for (int i = 0; i < DIM; i++) {
+        gguf_put_f32(w, 1);
+    }
+}
+
+/* Random integers, with small scales. */
+static void put_blocks(struct gguf_writer *w, int i, uint64_t *state)
+{
+    size_t bytes = block_bytes(mixture[i].kind, (size_t)mixture[i].n_cols);
+    size_t block = (size_t)block_type_of(mixture[i].kind)->n_bytes;
+    for (size_t at = 0; at < bytes * (size_t)mixture[i].n_rows; at++) {
+        int in_block = (int)(at % block);
+        *state = *state * 6364136223846793005u + 1442695040888963407u;
+        uint8_t byte = (uint8_t)(*state >> 56);
+        for (int k = 0; k < 2; k++) {
+            if (mixture[i].halves[k] < 0) continue;
+            if (in_block == mixture[i].halves[k] + 1) byte = 0x0c; /* about 2e-4 */
+        }
+        gguf_put(w, &byte, 1);
+    }
+}
+
+static void write_mixture(const char *path)
+{
+    static const char *const norms[] = {"output_norm.weight", "blk.0.attn_norm.weight",
+                                        "blk.0.ffn_norm.weight"};
+    static const uint64_t dims[] = {DIM};
+    struct gguf_writer w = {0};
+    uint64_t at = 0, state = 1;
+    gguf_put_header(&w, 3, N_MIXTURE + 3, 7);
+    gguf_put_text_key(&w, "general.architecture", "llama");
+    gguf_put_int_key(&w, "llama.block_count", 1);
+    gguf_put_int_key(&w, "llama.context_length", 256);
+    gguf_put_int_key(&w, "llama.embedding_length", DIM);
+    gguf_put_int_key(&w, "llama.feed_forward_length", FFN);
+    gguf_put_int_key(&w, "llama.attention.head_count", 2);
+    gguf_put_float_key(&w, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    for (int i = 0; i < 3; i++, at += DIM * sizeof(float)) {
+        gguf_put_tensor(&w, norms[i], 1, dims, 0, at);
+    }
+    for (int i = 0; i < N_MIXTURE; i++) {
+        const uint64_t both[] = {(uint64_t)mixture[i].n_cols, (uint64_t)mixture[i].n_rows};
+        gguf_put_tensor(&w, mixture[i].name, 2, both, mixture[i].type, at);
+        at += block_bytes(mixture[i].kind, (size_t)(both[0] * both[1]));
+    }
+    gguf_put_padding(&w, 32);
+    for (int i = 0; i < 3; i++) {
+        put_vector_of_ones(&w);
+    }
+    for (int i = 0; i < N_MIXTURE; i++) {
+        put_blocks(&w, i, &state);
+    }
+    gguf_write_file(&w, path);
+    gguf_writer_free(&w);
+}
+
+/* A slice of the MLP is one super-block and a half. */
+START_TEST(a_mixture_of_blocks_computes_the_same_on_two_ranks)
+{
+    char folder[] = "/tmp/test_gguf_model.XXXXXX", path[PATH_BYTES];
+    int n_vocab, n_kinds = 0;
+    struct stored_kind kinds[STORED_KINDS_MAX];
+    struct checkpoint *ck;
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/mixture.gguf", folder);
+    write_mixture(path);
+    CHECK_OK(checkpoint_open(&ck, path, &err));
+    ck_assert_int_eq(config_slices(checkpoint_config(ck)), 2);
+    n_kinds = checkpoint_kinds(ck, kinds);
+    ck_assert_int_eq(n_kinds, 7);
+    ck_assert_str_eq(kinds[0].name, "Q6_K");
+    ck_assert_int_eq(kinds[0].n_tensors, 3);
+    checkpoint_close(ck);
+    float *one = logits_of(path, 1, &n_vocab), *two = logits_of(path, 2, &n_vocab);
+    ck_assert(is_same(one, two, n_vocab));
+    ck_assert(isfinite(one[0]) && one[0] != one[1]);
+    unlink(path);
+    rmdir(folder);
+    free(one);
+    free(two);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gguf_model");
@@ -174,6 +284,7 @@ int main(void)
     tcase_set_timeout(files, 300);
     tcase_add_test(files, files_compute_what_their_folders_do);
     tcase_add_test(files, layers_can_be_chosen);
+    tcase_add_test(files, a_mixture_of_blocks_computes_the_same_on_two_ranks);
     suite_add_tcase(suite, files);
     return check_main(suite);
 }
