@@ -16,10 +16,10 @@ static const char tail_form[] = "-%05d-of-%05d.gguf";
 bool gguf_is_file(const char *path)
 {
     char magic[4] = "";
-    int file = open(path, O_RDONLY); /* needs no memory, so a lack of it cannot make it false */
-    if (file < 0) return false;
-    ssize_t n = read(file, magic, sizeof magic);
-    close(file);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for its writer */
+    if (fd < 0) return false;
+    ssize_t n = read(fd, magic, sizeof magic);
+    close(fd);
     return n == (ssize_t)sizeof magic && memcmp(magic, "GGUF", sizeof magic) == 0;
 }
 

@@ -20,6 +20,9 @@ const char *gguf_arch_key(const struct gguf_writing *w, const char *tail, char k
 /* Sets a member of an object and takes the value over. Errors: ERR_NO_MEMORY. */
 int gguf_set(json_t *object, const char *key, json_t *value, struct error *err);
 
+/* Adds a value to a list and takes it over. Errors: ERR_NO_MEMORY. */
+int gguf_append(json_t *list, json_t *value, struct error *err);
+
 /* A number of the metadata, most of which are fp32: the one with the fewest digits that is the same
  * in fp32, because the folder's config.json had those. */
 json_t *gguf_json_number(double value);

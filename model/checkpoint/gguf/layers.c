@@ -41,9 +41,7 @@ static int write_windows(const struct gguf_writing *w, int n_layers, int window,
     for (int i = 0; i < n_layers; i++) {
         bool is_wide = window == 0 || !slides(&pattern, i);
         const char *name = is_wide ? "full_attention" : "sliding_attention";
-        if (json_array_append_new(types, json_string(name))) {
-            return error_set(err, ERR_NO_MEMORY, "no memory for a config");
-        }
+        TRY(gguf_append(types, json_string(name), err));
     }
     TRY(gguf_set(w->root, "sliding_window", window ? json_integer(window) : json_null(), err));
 out:

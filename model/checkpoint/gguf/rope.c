@@ -150,7 +150,7 @@ static int write_long(const struct gguf_writing *w, int n, int max_positions, js
         TRY(gguf_set(scaling, tables[i].key, list, err));
         TRY(read_divisors(w, tables[i].tensor, n, &divisors, err));
         for (int k = 0; k < divisors.n; k++) {
-            json_array_append_new(list, gguf_json_number((double)divisors.of[k]));
+            TRY(gguf_append(list, gguf_json_number((double)divisors.of[k]), err));
         }
     }
     double ratio = (double)max_positions / original;

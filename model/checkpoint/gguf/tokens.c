@@ -22,9 +22,7 @@ int gguf_write_tokens(const struct gguf_writing *w, int n_vocab, struct error *e
     if (bos >= 0) TRY(gguf_set(w->root, "bos_token_id", json_integer(bos), err));
     TRY(read_ends(&ends, w->gguf, n_vocab, err));
     for (int i = 0; i < ends.n && ends.ids[i] < n_vocab; i++) {
-        if (json_array_append_new(list, json_integer(ends.ids[i]))) {
-            return error_set(err, ERR_NO_MEMORY, "no memory for a config");
-        }
+        TRY(gguf_append(list, json_integer(ends.ids[i]), err));
     }
 out:
     return rc;

@@ -17,6 +17,12 @@ int gguf_set(json_t *object, const char *key, json_t *value, struct error *err)
     return error_set(err, ERR_NO_MEMORY, "no memory for a config");
 }
 
+int gguf_append(json_t *list, json_t *value, struct error *err)
+{
+    if (value && json_array_append_new(list, value) == 0) return 0;
+    return error_set(err, ERR_NO_MEMORY, "no memory for a config");
+}
+
 json_t *gguf_json_number(double value)
 {
     char text[40];

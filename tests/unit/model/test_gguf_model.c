@@ -255,7 +255,7 @@ START_TEST(a_mixture_of_blocks_computes_the_same_on_two_ranks)
 {
     char folder[] = "/tmp/test_gguf_model.XXXXXX", path[PATH_BYTES];
     int n_vocab, n_kinds = 0;
-    struct stored_kind kinds[STORED_KINDS_MAX];
+    struct kind_count kinds[STORED_KINDS_MAX];
     struct checkpoint *ck;
     ck_assert_ptr_nonnull(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/mixture.gguf", folder);

@@ -121,6 +121,18 @@ START_TEST(model_files_survive_each_failure)
 }
 END_TEST
 
+START_TEST(gguf_files_survive_each_failure)
+{
+    static const char *const names[] = {"llama_rope_llama3.bf16", "phi3_long_factors.bf16",
+                                        "gemma3_two_ropes.bf16", "llama_wide_heads.q8_0"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[512];
+        snprintf(path, sizeof path, GOLDEN "../gguf/%s.gguf", names[i]);
+        fail_each(names[i], (struct subject){.name = path}, FAIL_ALL, 1);
+    }
+}
+END_TEST
+
 START_TEST(the_shipped_draft_survives_each_failure)
 {
     fail_each("tales", (struct subject){.name = TALES}, FAIL_ALL, 1);
@@ -146,6 +158,7 @@ int main(void)
     TCase *all = tcase_create("all");
     tcase_add_test(all, a_synthetic_model_survives_each_failure);
     tcase_add_test(all, model_files_survive_each_failure);
+    tcase_add_test(all, gguf_files_survive_each_failure);
     tcase_add_test(all, the_shipped_draft_survives_each_failure);
     tcase_add_test(all, packed_weights_on_disk_survive_each_failure);
     suite_add_tcase(suite, all);
