@@ -43,8 +43,8 @@ struct skipping {
 };
 
 static const char doc[] =
-    "Searches for the layers of MODEL, a folder or synthetic:SHAPE,seed=S..., that are worth most "
-    "as its own draft, and prints the sets that were found and the --draft to give to "
+    "Searches for the layers of MODEL, a folder, GGUF file or synthetic:SHAPE,seed=S..., that are "
+    "worth most as its own draft, and prints the sets that were found and the --draft to give to "
     "outrider-coordinator.\v"
     "The model is loaded here. Each set reads the text, and alpha is the mean of sum over x of "
     "min(p, q) over its positions: the chance that a guess is accepted. The time of a pass is "

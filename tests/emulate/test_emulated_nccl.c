@@ -7,8 +7,8 @@
 
 #define TALES SOURCE_DIR "/deploy/models/tales/target"
 
-/* The last one's prompt has sums of 3 ranks that are gathered piece by piece; OLMo's sums of squares
- * have two elements a row. */
+/* The last one's prompt has sums of 3 ranks that are gathered piece by piece; OLMo's sums of
+ * squares have two elements a row. */
 static const struct {
     const char *model;
     int n_ranks;

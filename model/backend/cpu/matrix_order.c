@@ -1,5 +1,6 @@
-/* Rows in the order of a matrix whose groups are not runs of columns (model/backend/matrix_order.h),
- * which they are brought into before they are quantized, in memory of a fixed size. */
+/* Rows in the order of a matrix whose groups are not runs of columns
+ * (model/backend/matrix_order.h), which they are brought into before they are quantized, in memory
+ * of a fixed size. */
 #include "model/backend/matrix_order.h"
 #include "model/backend/cpu/internal.h"
 

@@ -163,7 +163,8 @@ static inline struct slot_map slot_map_of(const struct matrix_source *source)
     return map;
 }
 
-/* matrix_blocks.cu: fills a matrix in blocks; order is that of the matrix on the host. Errors: those of cuda_finish. */
+/* matrix_blocks.cu: fills a matrix in blocks; order is that of the matrix on the host. Errors:
+ * those of cuda_finish. */
 int cuda_matrix_fill_blocks(struct backend_cuda *be, const struct matrix *m,
                             const struct matrix_source *source, const int32_t *order,
                             struct error *err);

@@ -38,7 +38,8 @@ static void fp8_widen_normal(uint16_t *restrict out, const uint8_t *restrict in)
     }
 }
 
-/* Of exponent 0 the one before the point, which bf16 implies, is taken away again. */
+/* As fp8_widen, for all exponents: of exponent 0 the one before the point, which bf16 implies, is
+ * taken away again. */
 static __attribute__((noinline)) void fp8_widen_any(uint16_t *restrict out,
                                                     const uint8_t *restrict in)
 {
