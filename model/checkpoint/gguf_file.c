@@ -13,6 +13,16 @@
 
 static const char mark[] = "gguf:";
 
+static void take_divisors(struct model_config *cfg, const struct gguf_config *texts)
+{
+    struct rope_config *rope = &cfg->ropes[0];
+    if (!texts->n_divisors) return;
+    rope->kind = ROPE_LONG;
+    rope->factor = rope->attention_factor = 1;
+    rope->original_max_positions = cfg->max_positions;
+    memcpy(rope->divisors, texts->divisors, (size_t)texts->n_divisors * sizeof *rope->divisors);
+}
+
 static int read_config(struct checkpoint *ck, struct config_rest *rest, struct error *err)
 {
     struct gguf_config texts = {0};
@@ -21,6 +31,7 @@ static int read_config(struct checkpoint *ck, struct config_rest *rest, struct e
     TRY(gguf_config_write(&texts, ck->gguf, ck->arch, err));
     TRY(config_parse(&ck->cfg, texts.config, strlen(texts.config), texts.sampling,
                      strlen(texts.sampling), ck->name, rest, err));
+    take_divisors(&ck->cfg, &texts);
     if (ck->arch->has_whole_norms) ck->cfg.norm_offset = false;
 out:
     gguf_config_free(&texts);

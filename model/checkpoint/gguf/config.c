@@ -276,7 +276,7 @@ static int dump(char **text, const json_t *root, struct error *err)
 int gguf_config_write(struct gguf_config *out, const struct gguf *gguf,
                       const struct gguf_arch *arch, struct error *err)
 {
-    const struct gguf_writing w = {.gguf = gguf, .arch = arch, .root = json_object()};
+    const struct gguf_writing w = {.gguf = gguf, .arch = arch, .root = json_object(), .out = out};
     json_t *sampling = json_object();
     int rc = 0;
     *out = (struct gguf_config){0};

@@ -4,13 +4,18 @@
  * that reader lists as unknown. */
 #pragma once
 
+#include "base/limits.h"
 #include "model/checkpoint/gguf/arch.h"
 
-/* Two texts of JSON; the caller frees config and sampling. Errors: ERR_FORMAT, ERR_UNSUPPORTED name
- * the key of the metadata; ERR_NO_MEMORY. */
+/* Two texts of JSON, and divisors of the frequencies of rope that no config.json could say. */
 struct gguf_config {
     char *config, *sampling;
+    float divisors[HEAD_DIM_MAX / 2];
+    int n_divisors; /* 0: there are none; half of a head's width */
 };
+
+/* The caller calls gguf_config_free. Errors: ERR_FORMAT, ERR_UNSUPPORTED name the key of the
+ * metadata; ERR_NO_MEMORY. */
 int gguf_config_write(struct gguf_config *out, const struct gguf *gguf,
                       const struct gguf_arch *arch, struct error *err);
 void gguf_config_free(struct gguf_config *config);

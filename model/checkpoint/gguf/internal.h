@@ -5,6 +5,8 @@
 
 #include "model/checkpoint/gguf/arch.h"
 
+struct gguf_config; /* config.h */
+
 enum { GGUF_KEY_BYTES = 128, GGUF_INT_MOST = 1 << 30 };
 
 /* A config that is being written. */
@@ -12,6 +14,7 @@ struct gguf_writing {
     const struct gguf *gguf;
     const struct gguf_arch *arch;
     json_t *root;
+    struct gguf_config *out;
 };
 
 /* Writes "ARCHITECTURE.TAIL" into key. */

@@ -1,10 +1,12 @@
 /* How positions rotate. Scaling of llama3's kind is a table of divisors in the file, rope_freqs,
- * from which the numbers of config.json are found again. */
+ * from which the numbers of config.json are found again, so that the frequencies are the folder's
+ * to the last bit; other divisors are used as they are. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/limits.h"
+#include "model/checkpoint/gguf/config.h"
 #include "model/checkpoint/gguf/internal.h"
 
 /* A table of fp32 divisors, one for each pair of a head's elements. */
@@ -66,11 +68,15 @@ static int write_freqs(const struct gguf_writing *w, const struct divisors *divi
                        json_t *scaling, struct error *err)
 {
     int rc = 0;
-    if (!is_llama3(divisors, theta)) {
+    if (json_object_size(scaling) > 0) {
         return error_set(err, ERR_UNSUPPORTED,
-                         "%s: the divisors in rope_freqs.weight are not those of llama3's scaling "
-                         "with the factor %g, which is the last of them; others are not supported",
-                         gguf_origin(w->gguf), (double)divisors->of[divisors->n - 1]);
+                         "%s: rope_freqs.weight beside a \"%s.rope.scaling.type\" is not supported",
+                         gguf_origin(w->gguf), w->arch->name);
+    }
+    if (!is_llama3(divisors, theta)) {
+        memcpy(w->out->divisors, divisors->of, (size_t)divisors->n * sizeof *divisors->of);
+        w->out->n_divisors = divisors->n;
+        return 0;
     }
     TRY(gguf_set(scaling, "rope_type", json_string("llama3"), err));
     TRY(gguf_set(scaling, "factor", gguf_json_number((double)divisors->of[divisors->n - 1]), err));

@@ -22,6 +22,7 @@ struct edit {
 static struct edit edits[EDITS_MAX];
 static int n_edits, n_written;
 static const char *arch = "llama", *left_out, *added;
+static float fill; /* of all tensors; 0: elements of both signs */
 
 static void edit(const char *key, void (*put)(struct gguf_writer *w, const char *key))
 {
@@ -118,7 +119,7 @@ static int open_model(struct checkpoint **ck)
     gguf_put(&w, table.data, table.len);
     gguf_put_padding(&w, 32);
     for (size_t i = 0; i < data_bytes / sizeof(float); i++) {
-        gguf_put_f32(&w, (float)(i % 7) - 3);
+        gguf_put_f32(&w, fill != 0 ? fill : (float)(i % 7) - 3);
     }
     snprintf(path, sizeof path, "/tmp/test_checkpoint_gguf.%d.gguf", (int)getpid());
     gguf_write_file(&w, path);
@@ -129,6 +130,7 @@ static int open_model(struct checkpoint **ck)
     unlink(path);
     n_edits = 0;
     left_out = added = NULL;
+    fill = 0;
     return rc;
 }
 
@@ -238,6 +240,26 @@ START_TEST(a_window_makes_a_llama_file_a_mistral)
     ck_assert_str_eq(checkpoint_config(ck)->architecture, "MistralForCausalLM");
     ck_assert_int_eq(config_window(checkpoint_config(ck)), 16);
     checkpoint_close(ck);
+}
+END_TEST
+
+START_TEST(divisors_of_frequencies_that_are_no_known_scaling_are_used_as_they_are)
+{
+    struct checkpoint *ck;
+    added = "rope_freqs.weight";
+    fill = 2;
+    CHECK_OK(open_model(&ck));
+    const struct rope_config *rope = &checkpoint_config(ck)->ropes[0];
+    ck_assert(rope->kind == ROPE_LONG && rope->divisors[0] == 2 && rope->divisors[7] == 2);
+    ck_assert(rope->attention_factor == 1);
+    ck_assert_ptr_null(checkpoint_remark(ck, CHECKPOINT_LONG_ROPE));
+    checkpoint_close(ck);
+    added = "rope_freqs.weight";
+    edit("llama.rope.scaling.type", yarn);
+    edit("llama.rope.scaling.factor", four);
+    fill = 2;
+    refuse(ERR_UNSUPPORTED,
+           "rope_freqs.weight beside a \"llama.rope.scaling.type\" is not supported");
 }
 END_TEST
 
@@ -352,6 +374,7 @@ int main(void)
     tcase_add_test(models, metadata_become_the_config);
     tcase_add_test(models, a_model_without_a_head_is_tied_to_its_embedding);
     tcase_add_test(models, a_window_makes_a_llama_file_a_mistral);
+    tcase_add_test(models, divisors_of_frequencies_that_are_no_known_scaling_are_used_as_they_are);
     tcase_add_test(models, rows_of_q_and_k_get_their_order_back);
     tcase_add_test(models, keys_that_nobody_knows_are_named);
     tcase_add_test(models, architectures_that_are_not_read_are_refused_by_name);
