@@ -45,6 +45,10 @@ int gguf_read_equal(const struct gguf_writing *w, const char *tail, int least, i
     gguf_arch_key(w, tail, key);
     if (!gguf_is_array(w->gguf, key)) return gguf_read_int(w->gguf, key, least, most, out, err);
     TRY(gguf_read_ints(w->gguf, key, &array, err));
+    if (array.n == 0) {
+        return error_set(err, ERR_FORMAT, "%s: \"%s\" is an empty array", gguf_origin(w->gguf),
+                         key);
+    }
     for (uint64_t i = 0; i < array.n; i++) {
         int64_t value = gguf_array_int(&array, i);
         if (value < least || value > most) {

@@ -177,6 +177,11 @@ static void no(struct gguf_writer *w, const char *key)
     gguf_put_bool_key(w, key, 0);
 }
 
+static void none(struct gguf_writer *w, const char *key)
+{
+    gguf_put_array(w, key, GGUF_UINT32, 0);
+}
+
 static void two_one(struct gguf_writer *w, const char *key)
 {
     gguf_put_array(w, key, GGUF_UINT32, 2);
@@ -325,6 +330,8 @@ START_TEST(metadata_that_make_no_sense_are_refused_by_key)
     refuse(ERR_FORMAT, "\"llama.embedding_length\" is 4000000000");
     edit("llama.attention.head_count_kv", two_one);
     refuse(ERR_UNSUPPORTED, "is 2 for layer 0 and 1 for layer 1; models whose layers differ in it");
+    edit("llama.attention.head_count", none);
+    refuse(ERR_FORMAT, "\"llama.attention.head_count\" is an empty array");
     edit("llama.attention.value_length", eight);
     refuse(ERR_UNSUPPORTED,
            "\"llama.attention.value_length\" = 8 is not supported with keys of 16");
