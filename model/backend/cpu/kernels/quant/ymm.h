@@ -33,6 +33,25 @@ INLINE_ALWAYS __m256i half_keep(__m256i value)
 
 static const uint8_t table_16[16] = {GROUP_TABLE_16};
 
+#define MASK_8(m) (m), (m), (m), (m), (m), (m), (m), (m)
+#define MASK_32(m)                                 \
+    {                                              \
+        MASK_8(m), MASK_8(m), MASK_8(m), MASK_8(m) \
+    }
+
+/* Vectors of bytes, by the bits that they keep. */
+_Alignas(32) static const uint8_t masks[][HALF_BYTES] = {
+    [0x03] = MASK_32(0x03), [0x04] = MASK_32(0x04), [0x0f] = MASK_32(0x0f),
+    [0x10] = MASK_32(0x10), [0x30] = MASK_32(0x30),
+};
+
+/* A mask is read from memory wherever it is used. Two of them would push sums out of the
+ * registers. */
+INLINE_ALWAYS __m256i mask_load(int mask)
+{
+    return half_load(quant_again(masks[mask]));
+}
+
 /* The unsigned integers of a step of 8 columns; w points to the half in the vector's first line. */
 INLINE_ALWAYS __m256i step_load(enum weight_form form, const uint8_t *w, int step)
 {
@@ -41,13 +60,14 @@ INLINE_ALWAYS __m256i step_load(enum weight_form form, const uint8_t *w, int ste
     if (f->low_bits < 8) {
         int shift = quant_low_shift(form, step);
         if (shift) q = _mm256_srli_epi16(q, shift);
-        q = _mm256_and_si256(q, _mm256_set1_epi8((char)quant_low_mask(form)));
+        const __m256i kept = _mm256_set1_epi8((char)quant_low_mask(form));
+        q = _mm256_and_si256(q, f->high_bits ? mask_load(quant_low_mask(form)) : kept);
     }
     if (f->high_bits) {
         int shift = quant_high_shift(form, step);
         __m256i high = half_load(w + quant_high_at(form, step));
         high = shift < 0 ? _mm256_srli_epi16(high, -shift) : _mm256_slli_epi16(high, shift);
-        high = _mm256_and_si256(high, _mm256_set1_epi8((char)quant_high_mask(form)));
+        high = _mm256_and_si256(high, mask_load(quant_high_mask(form)));
         q = _mm256_or_si256(q, high);
     }
     if (f->is_table) {
@@ -97,12 +117,17 @@ INLINE_ALWAYS __m256 scale_load(enum weight_form form, const uint8_t *w, const u
     return halves_load(super + 2 * column);
 }
 
-INLINE_ALWAYS __m256 minimum_load(enum weight_form form, const uint8_t *minimums,
-                                  const uint8_t *super, int column, int run)
+/* The minimums of 8 columns, of each run if they have two. */
+INLINE_ALWAYS void minimums_load(enum weight_form form, const uint8_t *minimums,
+                                 const uint8_t *super, int column, __m256 out[QUANT_RUNS])
 {
-    if (group_forms[form].minimum == GROUP_MINIMUM_F16) return halves_load(minimums + 2 * column);
-    return _mm256_mul_ps(halves_load(super + QUANT_STEP_BYTES + 2 * column),
-                         unsigned_load(minimums + run * QUANT_COLUMNS + column));
+    const enum group_minimum kind = group_forms[form].minimum;
+    if (kind == GROUP_MINIMUM_F16) out[0] = halves_load(minimums + 2 * column);
+    if (kind != GROUP_MINIMUM_BYTE && kind != GROUP_MINIMUM_RUNS) return;
+    __m256 of_super = halves_load(super + QUANT_STEP_BYTES + 2 * column);
+    out[0] = _mm256_mul_ps(of_super, unsigned_load(minimums + column));
+    if (kind == GROUP_MINIMUM_BYTE) return;
+    out[1] = _mm256_mul_ps(of_super, unsigned_load(minimums + QUANT_COLUMNS + column));
 }
 
 /* ---- sums ---- */
@@ -151,15 +176,15 @@ INLINE_ALWAYS void run_sums(int n_rows, enum weight_form form, __m256 total[][HA
     __m256i sum[QUANT_TILE_ROWS][HALVES];
     steps_sum(n_rows, form, sum, values, x, run);
     scales += run * QUANT_COLUMNS;
+    const __m256 scale[HALVES] = {signed_load(scales), signed_load(scales + 8)};
 #pragma GCC unroll 6
     for (int i = 0; i < n_rows; i++) {
         __m256i offset = offset_sum(form, x, n_rows, i, run);
 #pragma GCC unroll 2
         for (int h = 0; h < HALVES; h++) {
             __m256 exact = _mm256_cvtepi32_ps(_mm256_add_epi32(sum[i][h], offset));
-            __m256 scale = signed_load(scales + 8 * h);
-            total[i][h] =
-                run == 0 ? _mm256_mul_ps(exact, scale) : _mm256_fmadd_ps(exact, scale, total[i][h]);
+            total[i][h] = run == 0 ? _mm256_mul_ps(exact, scale[h])
+                                   : _mm256_fmadd_ps(exact, scale[h], total[i][h]);
         }
     }
 }
@@ -167,19 +192,16 @@ INLINE_ALWAYS void run_sums(int n_rows, enum weight_form form, __m256 total[][HA
 /* ---- chains ---- */
 
 INLINE_ALWAYS __m256 chain_minimum(int n_rows, enum weight_form form, __m256 chain,
-                                   const uint8_t *minimums, const uint8_t *super, int column,
-                                   const uint8_t *x, int row)
+                                   const __m256 minimum[QUANT_RUNS], const uint8_t *x, int row)
 {
     switch (group_forms[form].minimum) {
     case GROUP_MINIMUM_F16:
     case GROUP_MINIMUM_BYTE:
-        return _mm256_fmadd_ps(minimum_load(form, minimums, super, column, 0),
-                               _mm256_set1_ps(quant_scaled_sum(x, n_rows, row)), chain);
+        return _mm256_fmadd_ps(minimum[0], _mm256_set1_ps(quant_scaled_sum(x, n_rows, row)), chain);
     case GROUP_MINIMUM_RUNS:
         for (int run = 0; run < QUANT_RUNS; run++) {
             float sum = (float)quant_run_sum(x, n_rows, row, run) * quant_scale(x, row);
-            chain = _mm256_fmadd_ps(minimum_load(form, minimums, super, column, run),
-                                    _mm256_set1_ps(sum), chain);
+            chain = _mm256_fmadd_ps(minimum[run], _mm256_set1_ps(sum), chain);
         }
         return chain;
     default:
@@ -195,15 +217,15 @@ INLINE_ALWAYS void chains_step(int n_rows, enum weight_form form, __m256 total[]
     const uint8_t *minimums = w + quant_scales_bytes(form);
 #pragma GCC unroll 2
     for (int h = 0; h < HALVES; h++) {
-        __m256 w_scale = scale_load(form, w, super, column + 8 * h);
+        __m256 w_scale = scale_load(form, w, super, column + 8 * h), minimum[QUANT_RUNS] = {{0}};
+        minimums_load(form, minimums, super, column + 8 * h, minimum);
 #pragma GCC unroll 6
         for (int i = 0; i < n_rows; i++) {
             float *at = acc + i * QUANT_COLUMNS + column + 8 * h;
             __m256 x_scale = _mm256_set1_ps(quant_scale(x, i));
             __m256 chain =
                 _mm256_fmadd_ps(total[i][h], _mm256_mul_ps(w_scale, x_scale), _mm256_loadu_ps(at));
-            _mm256_storeu_ps(
-                at, chain_minimum(n_rows, form, chain, minimums, super, column + 8 * h, x, i));
+            _mm256_storeu_ps(at, chain_minimum(n_rows, form, chain, minimum, x, i));
         }
     }
 }
