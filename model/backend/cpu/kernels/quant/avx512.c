@@ -184,24 +184,6 @@ INLINE_ALWAYS void run_sums(int n_rows, enum weight_form form, __m512 total[][QU
 
 /* ---- chains ---- */
 
-INLINE_ALWAYS __m512 chain_minimum(int n_rows, enum weight_form form, __m512 chain,
-                                   const __m512 minimum[QUANT_RUNS], const uint8_t *x, int row)
-{
-    switch (group_forms[form].minimum) {
-    case GROUP_MINIMUM_F16:
-    case GROUP_MINIMUM_BYTE:
-        return _mm512_fmadd_ps(minimum[0], _mm512_set1_ps(quant_scaled_sum(x, n_rows, row)), chain);
-    case GROUP_MINIMUM_RUNS:
-        for (int run = 0; run < QUANT_RUNS; run++) {
-            float sum = (float)quant_run_sum(x, n_rows, row, run) * quant_scale(x, row);
-            chain = _mm512_fmadd_ps(minimum[run], _mm512_set1_ps(sum), chain);
-        }
-        return chain;
-    default:
-        return chain;
-    }
-}
-
 INLINE_ALWAYS void minimums_load(enum weight_form form, const uint8_t *minimums, int v,
                                  const struct super *super, __m512 out[QUANT_RUNS])
 {
@@ -213,23 +195,50 @@ INLINE_ALWAYS void minimums_load(enum weight_form form, const uint8_t *minimums,
     out[1] = _mm512_mul_ps(super->minimum[v], unsigned_load(minimums + QUANT_COLUMNS + 16 * v));
 }
 
+/* Loads the scaled sum of a row that multiplies the minimums, or one for each run. */
+INLINE_ALWAYS void x_sums_load(enum weight_form form, const uint8_t *x, int n_rows, int row,
+                               __m512 out[QUANT_RUNS])
+{
+    const enum group_minimum kind = group_forms[form].minimum;
+    if (kind == GROUP_MINIMUM_F16 || kind == GROUP_MINIMUM_BYTE) {
+        out[0] = _mm512_set1_ps(quant_scaled_sum(x, n_rows, row));
+    }
+    for (int run = 0; kind == GROUP_MINIMUM_RUNS && run < QUANT_RUNS; run++) {
+        out[run] = _mm512_set1_ps((float)quant_run_sum(x, n_rows, row, run) * quant_scale(x, row));
+    }
+}
+
+INLINE_ALWAYS __m512 chain_minimum(enum weight_form form, __m512 chain,
+                                   const __m512 minimum[QUANT_RUNS], const __m512 x_sum[QUANT_RUNS])
+{
+    const enum group_minimum kind = group_forms[form].minimum;
+    if (kind == GROUP_NO_MINIMUM || kind == GROUP_ZERO) return chain;
+    chain = _mm512_fmadd_ps(minimum[0], x_sum[0], chain);
+    return kind == GROUP_MINIMUM_RUNS ? _mm512_fmadd_ps(minimum[1], x_sum[1], chain) : chain;
+}
+
 /* One step of all chains. */
 INLINE_ALWAYS void chains_step(int n_rows, enum weight_form form, __m512 total[][QUANT_VECTORS],
                                const uint8_t *w, const struct super *super, const uint8_t *x,
                                float *acc)
 {
     const uint8_t *minimums = w + quant_scales_bytes(form);
+    __m512 w_scale[QUANT_VECTORS], minimum[QUANT_VECTORS][QUANT_RUNS] = {{{0}}};
 #pragma GCC unroll 2
     for (int v = 0; v < QUANT_VECTORS; v++) {
-        __m512 w_scale = scale_load(form, w, v, super), minimum[QUANT_RUNS] = {{0}};
-        minimums_load(form, minimums, v, super, minimum);
+        w_scale[v] = scale_load(form, w, v, super);
+        minimums_load(form, minimums, v, super, minimum[v]);
+    }
 #pragma GCC unroll 8
-        for (int i = 0; i < n_rows; i++) {
+    for (int i = 0; i < n_rows; i++) {
+        __m512 x_scale = _mm512_set1_ps(quant_scale(x, i)), x_sum[QUANT_RUNS] = {{0}};
+        x_sums_load(form, x, n_rows, i, x_sum);
+#pragma GCC unroll 2
+        for (int v = 0; v < QUANT_VECTORS; v++) {
             float *at = acc + i * QUANT_COLUMNS + 16 * v;
-            __m512 x_scale = _mm512_set1_ps(quant_scale(x, i));
-            __m512 chain =
-                _mm512_fmadd_ps(total[i][v], _mm512_mul_ps(w_scale, x_scale), _mm512_loadu_ps(at));
-            _mm512_storeu_ps(at, chain_minimum(n_rows, form, chain, minimum, x, i));
+            __m512 chain = _mm512_fmadd_ps(total[i][v], _mm512_mul_ps(w_scale[v], x_scale),
+                                           _mm512_loadu_ps(at));
+            _mm512_storeu_ps(at, chain_minimum(form, chain, minimum[v], x_sum));
         }
     }
 }
