@@ -19,4 +19,6 @@ if(OUTRIDER_SANITIZE)
   add_compile_options(
     -fsanitize=${OUTRIDER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${OUTRIDER_SANITIZE})
+  # The largest tiles of integer kernels take minutes to compile with checks.
+  add_compile_definitions(OUTRIDER_SMALL_TILES)
 endif()

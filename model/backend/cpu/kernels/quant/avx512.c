@@ -7,7 +7,11 @@
 
 #include "model/backend/cpu/kernels/quant/x86.h"
 
+#ifdef OUTRIDER_SMALL_TILES
+#define QUANT_TILE_ROWS 2
+#else
 #define QUANT_TILE_ROWS 8
+#endif
 
 INLINE_ALWAYS bool quant_is_wide(enum weight_form form)
 {

@@ -8,7 +8,11 @@
 #include "model/backend/cpu/kernels/quant/x86.h"
 
 enum { HALVES = 2, HALF_BYTES = 32 };
+#ifdef OUTRIDER_SMALL_TILES
+#define QUANT_TILE_ROWS 2
+#else
 #define QUANT_TILE_ROWS 6
+#endif
 
 INLINE_ALWAYS __m256i half_load(const uint8_t *w)
 {
