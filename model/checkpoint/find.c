@@ -46,11 +46,12 @@ static int find_in_file(const struct checkpoint *ck, const struct tensor *tensor
     const struct safetensors_entry *entry = tensor->entry;
     char shape[128], name[GGUF_NAME_BYTES];
     if (!has_shape(entry, n_rows, n_cols)) {
+        bool is_alone = ck->gguf && ck->n_files == 1; /* it is in the file that begins the error */
         show_shape(entry, shape, sizeof shape);
-        return error_set(err, ERR_FORMAT,
-                         "%s: tensor %s of %.100s has shape [%s], the config asks for [%d, %d]",
-                         ck->name, checkpoint_shown_name(ck, tensor->name, name), tensor->file,
-                         shape, n_rows, n_cols);
+        return error_set(
+            err, ERR_FORMAT, "%s: tensor %s%s%.100s has shape [%s], the config asks for [%d, %d]",
+            ck->name, checkpoint_shown_name(ck, tensor->name, name), is_alone ? "" : " of ",
+            is_alone ? "" : tensor->file, shape, n_rows, n_cols);
     }
     if (ck->gguf) {
         *weight = tensor->weight;
