@@ -151,7 +151,7 @@ int gguf_read_number(const struct gguf *gguf, const char *key, double *out, stru
 {
     const struct gguf_entry *entry = find(gguf, key);
     if (!entry) return 0;
-    double value = NAN;
+    double value = (double)NAN;
     if (is_integer(entry->kind) || is_float(entry->kind)) {
         value = load_number(entry->kind, entry->data);
     }

@@ -167,6 +167,16 @@ START_TEST(parts_of_several_kinds_give_the_bits_of_each_alone)
 }
 END_TEST
 
+static double largest_of_group(const uint16_t *in)
+{
+    uint16_t most = 0;
+    for (int i = 0; i < QUANT_GROUP; i++) {
+        uint16_t size = in[i] & 0x7fffu;
+        most = size > most ? size : most;
+    }
+    return (double)num_bf16_to_float(most);
+}
+
 /* Every slice of 96 of rows of 768, against double precision on the stored weights. */
 START_TEST(a_slice_may_begin_in_a_super_block)
 {
@@ -194,11 +204,8 @@ START_TEST(a_slice_may_begin_in_a_super_block)
             for (int i = 0; i < ROWS; i++) {
                 double wanted = 0, bound = 0;
                 for (int k = 0; k < COLS; k++) {
-                    double x = (double)num_bf16_to_float(in[i * COLS + k]), most = 0;
-                    for (int j = k / 32 * 32; j < k / 32 * 32 + 32; j++) {
-                        most = fmax(most, fabs((double)num_bf16_to_float(in[i * COLS + j])));
-                    }
-                    wanted += x * (double)row[k];
+                    double most = largest_of_group(in + i * COLS + k / QUANT_GROUP * QUANT_GROUP);
+                    wanted += (double)num_bf16_to_float(in[i * COLS + k]) * (double)row[k];
                     bound += fabs((double)row[k]) * most / 250;
                 }
                 double distance = fabs(wanted - (double)sums[i * OUT + column]);
