@@ -35,8 +35,7 @@ bool gguf_token_ends(const struct gguf_vocabulary *v, int id)
         "[EOT]",
         "[EOS]",
         "<end_of_utterance>",
-        "<\xef\xbd\x9c"
-        "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+        "<\xef\xbd\x9c\x65nd\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>", /* \x65: e */
         "[e~[",
     };
     /* Gemma's vocabulary has tokens for tags: </s> there is struck-out text. */
