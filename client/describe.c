@@ -58,22 +58,9 @@ out:
     return rc;
 }
 
-static void print_text(const char *name, const char *text)
-{
-    const struct terminal terminal = terminal_of(stdout);
-    printf("%-22s", name);
-    terminal_quoted(&terminal, text, strlen(text));
-    fputc('\n', stdout);
-}
-
-static void print_number(const char *name, int number)
-{
-    printf("%-22s%d\n", name, number);
-}
-
 static void print_estimates(const struct estimates *e)
 {
-    print_number("rounds measured", e->n_rounds);
+    terminal_row_number("rounds measured", e->n_rounds);
     if (e->n_rounds == 0) return;
     printf("%-22s%.0f us", "a guess", (double)e->draft_us);
     if (e->read_us > 0) printf(", %.1f us for each token of a text read", (double)e->read_us);
@@ -113,7 +100,7 @@ static void print_load(const struct service_description *s)
     const struct service_load *load = &s->load;
     printf("%-22s%.0f s\n", "up", (double)load->uptime_us / 1e6);
     printf("%-22s%d of at most %d\n", "sequences running", load->running, load->sequences_max);
-    print_number("sequences waiting", load->waiting);
+    terminal_row_number("sequences waiting", load->waiting);
     print_blocks("KV of the target", &load->target_kv);
     if (s->draft_model[0]) print_blocks("KV of the draft", &load->draft_kv);
     printf("%-22s%" PRIu64 " reused, %" PRIu64 " computed; %" PRIu64 " reused by the draft\n",
@@ -160,7 +147,7 @@ static void print_groups(const struct service_description *s)
         const struct service_group *group = &s->groups[i];
         char name[NAME_BYTES];
         snprintf(name, sizeof name, "group %d", i);
-        print_text(name, group->state);
+        terminal_row(name, group->state);
         if (group->n_addresses == 0) continue;
         printf("%-22s%d rank%s, first at %s; %d of at most %d sequences running, %d waiting\n", "",
                group->n_addresses, group->n_addresses == 1 ? "" : "s", group->addresses[0],
@@ -170,33 +157,33 @@ static void print_groups(const struct service_description *s)
 
 static void print_table(const struct service_description *s)
 {
-    print_text("state", s->state);
-    print_text("version", s->version);
-    print_text("target model", s->target_model);
-    print_text("architecture", s->target_architecture);
-    print_text("arithmetic", s->arithmetic);
+    terminal_row("state", s->state);
+    terminal_row("version", s->version);
+    terminal_row("target model", s->target_model);
+    terminal_row("architecture", s->target_architecture);
+    terminal_row("arithmetic", s->arithmetic);
     printf("%-22s%016" PRIx64 "\n", "model fingerprint", s->model_fingerprint);
     printf("%-22s%016" PRIx64 "\n", "tokenizer fingerprint", s->tokenizer_fingerprint);
-    print_number("ranks", s->n_ranks);
-    print_number("slices", s->n_slices);
-    print_number("vocabulary", s->vocab_size);
-    print_number("context", s->context_limit);
-    print_number("KV blocks", s->n_kv_blocks);
-    print_text("draft model", s->draft_model[0] ? s->draft_model : "none");
-    print_number("draft tokens (K)", s->default_n_draft);
-    print_text("strategy", strategy_names[s->default_strategy]);
-    print_number("draft support", s->draft_support);
-    print_number("queue", s->queue_capacity);
+    terminal_row_number("ranks", s->n_ranks);
+    terminal_row_number("slices", s->n_slices);
+    terminal_row_number("vocabulary", s->vocab_size);
+    terminal_row_number("context", s->context_limit);
+    terminal_row_number("KV blocks", s->n_kv_blocks);
+    terminal_row("draft model", s->draft_model[0] ? s->draft_model : "none");
+    terminal_row_number("draft tokens (K)", s->default_n_draft);
+    terminal_row("strategy", strategy_names[s->default_strategy]);
+    terminal_row_number("draft support", s->draft_support);
+    terminal_row_number("queue", s->queue_capacity);
     print_estimates(&s->estimates);
     print_load(s);
     print_groups(s);
     for (int i = 0; i < s->n_addresses; i++) {
-        print_text(i ? "" : "workers", s->addresses[i]);
+        terminal_row(i ? "" : "workers", s->addresses[i]);
     }
     for (int i = 0; i < s->n_kernels; i++) {
-        print_text(i ? "" : "kernels of the ranks", s->kernels[i]);
+        terminal_row(i ? "" : "kernels of the ranks", s->kernels[i]);
     }
-    if (s->draft_kernels[0]) print_text("kernels of the draft", s->draft_kernels);
+    if (s->draft_kernels[0]) terminal_row("kernels of the draft", s->draft_kernels);
 }
 
 static json_t *hex(uint64_t value)

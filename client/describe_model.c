@@ -60,19 +60,6 @@ static void model_close(struct local_model *m)
     checkpoint_close(m->ck);
 }
 
-static void print_text(const char *name, const char *text)
-{
-    const struct terminal terminal = terminal_of(stdout);
-    printf("%-22s", name);
-    terminal_quoted(&terminal, text, strlen(text));
-    fputc('\n', stdout);
-}
-
-static void print_number(const char *name, int number)
-{
-    printf("%-22s%d\n", name, number);
-}
-
 static void print_kind(const struct kind_count *kind, const char *name)
 {
     printf("%-22s%s: %d tensor%s, %.1f MB", name, kind->name, kind->n_tensors,
@@ -84,29 +71,29 @@ static void print_kind(const struct kind_count *kind, const char *name)
 static void print_model(const struct local_model *m)
 {
     const struct model_config *cfg = m->cfg;
-    print_text("model", m->name);
-    print_text("architecture", cfg->architecture);
+    terminal_row("model", m->name);
+    terminal_row("architecture", cfg->architecture);
     printf("%-22s%.1f million\n", "parameters", (double)m->n_parameters * 1e-6);
     printf("%-22s%.1f MB\n", "weights", (double)m->n_bytes * 1e-6);
     for (int i = 0; i < m->n_kinds; i++) {
         print_kind(&m->kinds[i], i ? "" : "tensors");
     }
-    print_number("layers", cfg->n_layers);
-    print_number("width", cfg->dim);
-    print_number("width of the MLP", cfg->ffn_dim);
+    terminal_row_number("layers", cfg->n_layers);
+    terminal_row_number("width", cfg->dim);
+    terminal_row_number("width of the MLP", cfg->ffn_dim);
     printf("%-22s%d of %d, %d of keys and values\n", "heads", cfg->n_heads, cfg->head_dim,
            cfg->n_kv_heads);
-    print_number("vocabulary", cfg->vocab_size);
-    print_number("context", cfg->max_positions);
-    print_number("slices", config_slices(cfg));
+    terminal_row_number("vocabulary", cfg->vocab_size);
+    terminal_row_number("context", cfg->max_positions);
+    terminal_row_number("slices", config_slices(cfg));
     if (m->tok) {
-        print_number("tokens of tokenizer", tokenizer_vocab_size(m->tok));
+        terminal_row_number("tokens of tokenizer", tokenizer_vocab_size(m->tok));
     } else {
-        print_text("tokenizer", m->no_tok.text);
+        terminal_row("tokenizer", m->no_tok.text);
     }
     for (int i = 0; i < CHECKPOINT_REMARKS; i++) {
         const char *text = checkpoint_remark(m->ck, (enum checkpoint_remark)i);
-        if (text) print_text("remark", text);
+        if (text) terminal_row("remark", text);
     }
 }
 

@@ -117,3 +117,16 @@ void terminal_style(const struct terminal *terminal, enum terminal_style style)
 {
     if (terminal->has_colors) fputs(style_codes[style], terminal->out);
 }
+
+void terminal_row(const char *name, const char *text)
+{
+    const struct terminal terminal = terminal_of(stdout);
+    printf("%-22s", name);
+    terminal_quoted(&terminal, text, strlen(text));
+    fputc('\n', stdout);
+}
+
+void terminal_row_number(const char *name, int number)
+{
+    printf("%-22s%d\n", name, number);
+}

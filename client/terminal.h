@@ -36,5 +36,9 @@ void terminal_text(const struct terminal *terminal, const char *text, size_t len
  * printed. Bytes that are not UTF-8 are printed as \xff. */
 int terminal_quoted(const struct terminal *terminal, const char *text, size_t len);
 
+/* Prints a line of a table on stdout: a name, and what it is, escaped as by terminal_quoted. */
+void terminal_row(const char *name, const char *text);
+void terminal_row_number(const char *name, int number);
+
 /* Prints nothing where there are no colours. */
 void terminal_style(const struct terminal *terminal, enum terminal_style style);

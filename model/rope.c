@@ -52,10 +52,11 @@ static double scale_yarn(double frequency, int i, int dim, const struct rope_con
 int rope_init(struct rope *rope, const struct rope_config *cfg, int head_dim, struct error *err)
 {
     int dim = cfg->rotary_dim ? cfg->rotary_dim : head_dim;
-    if (dim < 2 || dim % 2 || dim > HEAD_DIM_MAX) {
-        return error_set(err, ERR_UNSUPPORTED,
-                         "rotating %d elements of a head is not supported (even, 2 to %d)", dim,
-                         HEAD_DIM_MAX);
+    if (dim < 4 || dim % 4 || dim > HEAD_DIM_MAX) {
+        return error_set(
+            err, ERR_UNSUPPORTED,
+            "rotating %d elements of a head is not supported (a multiple of 4, 4 to %d)", dim,
+            HEAD_DIM_MAX);
     }
     rope->half = dim / 2;
     rope->attention_factor = 1.0f;

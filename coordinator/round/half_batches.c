@@ -71,7 +71,7 @@ void half_batches_drop(struct half_batches *h, const struct sequence *seq)
 
 /* ---- whether ---- */
 
-/* Two half steps over a whole one with its drafting; 0 = not known. */
+/* Two half rounds over a whole one (half_choice_ratio); 0 = not known. */
 static double predict_ratio(const struct half_batches *h, int n)
 {
     const struct planner *p = h->tools.planner;

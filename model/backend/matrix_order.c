@@ -5,6 +5,11 @@
 
 #include "base/least.h"
 
+enum {
+    ORDERED_MOST = 1 << 19 /* columns, with those that fill up groups: a row of SLICES_MAX slices
+                              fits the memory that backends bring rows into order in */
+};
+
 static const struct stored_matrix *stored_of(const struct matrix_part *part)
 {
     return part->weight.dtype == DTYPE_STORED ? &part->weight.stored : NULL;
@@ -53,6 +58,14 @@ static int make_order(struct matrix *m, const struct matrix_part *part, struct e
     TRY(mem_array(&counts, (size_t)stored->n_groups, sizeof *counts, err));
     for (int col = 0; col + m->n_in <= stored->n_cols; col += m->n_in) {
         m->n_ordered = most(m->n_ordered, order_slice(stored, col, m->n_in, NULL, counts));
+    }
+    if (m->n_ordered > ORDERED_MOST) {
+        rc = error_set(
+            err, ERR_UNSUPPORTED,
+            "a matrix whose %d columns are in %d groups, with an order of their own, takes "
+            "%d places; at most %d are supported",
+            m->n_in, stored->n_groups, m->n_ordered, ORDERED_MOST);
+        goto out;
     }
     TRY(mem_array(&m->order, (size_t)m->n_ordered, sizeof *m->order, err));
     for (int i = 0; i < m->n_ordered; i++) {

@@ -119,6 +119,15 @@ static void add(struct renaming *r, const struct tensor *tensor, const char *nam
     out->weight.data += entry->begin - tensor->entry->begin;
 }
 
+static uint64_t n_elements(const struct safetensors_entry *entry)
+{
+    uint64_t n = 1;
+    for (int i = 0; i < entry->n_dims; i++) {
+        n *= entry->dims[i];
+    }
+    return n;
+}
+
 static int split(struct renaming *r, const struct tensor *tensor, const struct fused *fused,
                  int layer, const char *ending, struct error *err)
 {
@@ -126,7 +135,16 @@ static int split(struct renaming *r, const struct tensor *tensor, const struct f
     for (int i = 0; i < PARTS_MAX && fused->parts[i].name; i++) {
         all += rows_of(r, tensor, fused->parts[i].rows);
     }
-    if (tensor->entry->n_dims < 1 || tensor->entry->dims[0] != all) {
+    if (strcmp(ending, ".weight_shape") == 0) return 0; /* of all parts, and it is not read */
+    bool is_scalar = n_elements(tensor->entry) == 1;
+    bool has_rows = tensor->entry->n_dims > 0 && tensor->entry->dims[0] == all;
+    if (!is_scalar && !has_rows && r->ck->cfg.stored != WEIGHTS_BF16) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%s: %.100s is quantized together with others, which is not supported "
+                         "unless each of its rows has its own scales",
+                         r->ck->name, tensor->name);
+    }
+    if (!is_scalar && !has_rows) {
         return error_set(err, ERR_FORMAT,
                          "%s: tensor %.100s has not the %llu rows that the config asks for",
                          r->ck->name, tensor->name, (unsigned long long)all);
@@ -135,7 +153,11 @@ static int split(struct renaming *r, const struct tensor *tensor, const struct f
         char name[RENAMED_BYTES];
         uint64_t rows = rows_of(r, tensor, fused->parts[i].rows);
         snprintf(name, sizeof name, "model.layers.%d.%s%s", layer, fused->parts[i].name, ending);
-        add(r, tensor, name, at, rows);
+        if (is_scalar) {
+            add(r, tensor, name, 0, tensor->entry->n_dims > 0 ? tensor->entry->dims[0] : 0);
+        } else {
+            add(r, tensor, name, at, rows);
+        }
         at += rows;
     }
     return 0;

@@ -394,11 +394,16 @@ int checkpoint_find_stored(const struct checkpoint *ck, const char *name, int n_
     int rc = 0;
     stem_of(name, in.stem);
     found.stored.group_rows = 1;
+    bool is_packed = ck->scheme.method != QUANT_COMPRESSED || part_of(ck, in.stem, "weight_packed");
+    if (is_packed && whole) {
+        return error_set(err, ERR_FORMAT, "%s has %.100s twice, quantized and as %.20s", ck->name,
+                         name, whole->entry->dtype);
+    }
     if (ck->scheme.method == QUANT_AWQ) {
         TRY(find_awq(&in, err));
     } else if (ck->scheme.method != QUANT_COMPRESSED) {
         TRY(find_gptq(&in, err));
-    } else if (!whole) {
+    } else if (is_packed) {
         TRY(find_packed(&in, err));
     } else {
         if (!has_shape(whole, n_rows, n_cols)) {

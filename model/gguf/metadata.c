@@ -17,7 +17,19 @@ static const char *const kind_names[GGUF_KINDS] = {
 
 static bool is_integer(enum gguf_kind kind)
 {
-    return strcmp(kind_names[kind], kind_names[GGUF_UINT8]) == 0;
+    switch (kind) {
+    case GGUF_UINT8:
+    case GGUF_INT8:
+    case GGUF_UINT16:
+    case GGUF_INT16:
+    case GGUF_UINT32:
+    case GGUF_INT32:
+    case GGUF_UINT64:
+    case GGUF_INT64:
+        return true;
+    default:
+        return false;
+    }
 }
 
 static bool is_float(enum gguf_kind kind)

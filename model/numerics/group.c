@@ -5,8 +5,7 @@
 
 static const uint8_t table_16[16] = {GROUP_TABLE_16};
 
-/* The scale of run 0 or 1. */
-static float scale_of(const struct group_form *form, const struct weight_group *group, int run)
+float group_scale(const struct group_form *form, const struct weight_group *group, int run)
 {
     switch (form->scale) {
     case GROUP_SCALE_BF16:
@@ -23,11 +22,21 @@ static float scale_of(const struct group_form *form, const struct weight_group *
     return num_half_to_float(group->scale) * (float)group->scales[run];
 }
 
-static float minimum_of(const struct group_form *form, const struct weight_group *group, int run)
+float group_minimum(const struct group_form *form, const struct weight_group *group, int run)
 {
     float minimum = num_half_to_float(group->minimum);
-    if (form->minimum == GROUP_MINIMUM_BYTE) return minimum * (float)group->minimums[0];
-    return form->minimum == GROUP_MINIMUM_RUNS ? minimum * (float)group->minimums[run] : minimum;
+    switch (form->minimum) {
+    case GROUP_MINIMUM_F16:
+        return minimum;
+    case GROUP_MINIMUM_BYTE:
+        return minimum * (float)group->minimums[0];
+    case GROUP_MINIMUM_RUNS:
+        return minimum * (float)group->minimums[run];
+    case GROUP_NO_MINIMUM:
+    case GROUP_ZERO:
+        break;
+    }
+    return 0;
 }
 
 static void run_read(const struct group_form *form, const struct weight_group *group, int run,
@@ -36,12 +45,12 @@ static void run_read(const struct group_form *form, const struct weight_group *g
     enum { RUN = QUANT_GROUP / 2 };
     const uint8_t *q = group->q + run * RUN;
     int offset = form->minimum == GROUP_ZERO ? group->zero : form->offset;
-    float scale = scale_of(form, group, run);
+    float scale = group_scale(form, group, run);
     for (int i = 0; i < RUN; i++) {
         out[i] = scale * (float)((form->is_table ? table_16[q[i]] : q[i]) - offset);
     }
     if (form->minimum == GROUP_NO_MINIMUM || form->minimum == GROUP_ZERO) return;
-    float minimum = minimum_of(form, group, run);
+    float minimum = group_minimum(form, group, run);
     for (int i = 0; i < RUN; i++) {
         out[i] -= minimum;
     }

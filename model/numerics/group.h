@@ -89,5 +89,9 @@ struct weight_group {
     uint8_t zero;
 };
 
+/* The scale of run 0 or 1 of a group, and its minimum, 0 where the form has none; exact. */
+float group_scale(const struct group_form *form, const struct weight_group *group, int run);
+float group_minimum(const struct group_form *form, const struct weight_group *group, int run);
+
 /* Writes the weights of a group, each rounded once from its exact value. */
 void group_read_f32(enum weight_form form, const struct weight_group *group, float *out);

@@ -72,9 +72,9 @@ class Answers(unittest.TestCase):
 
     def test_stream_comes_as_it_is_made(self):
         connection = http.client.HTTPConnection(*self.server.at, timeout=30)
+        begin = time.monotonic()
         connection.request("GET", "/stream?n=200&ms=100")  # 20 s
         answer = connection.getresponse()
-        begin = time.monotonic()
         answer.fp.readline()
         answer.readline()
         self.assertLess(time.monotonic() - begin, 18)
@@ -340,9 +340,7 @@ class Leaving(unittest.TestCase):
                     self.assertTrue(part, len(text))
                     text += part
                 connection.settimeout(50)  # the next request has the first limit again
-                begin = time.monotonic()
                 self.assertEqual(connection.recv(10), b"")
-                self.assertLess(time.monotonic() - begin, 50)
 
     def read_after(self, server, seconds):
         """How many bytes come to a reader that pauses so long."""

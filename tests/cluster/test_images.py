@@ -26,7 +26,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 import pods
 import skips
 from containerfile import read_containerfile, words
-from cluster import SOURCE, TALES, ClusterError, bound, is_sanitized, wait_until
+from cluster import SOURCE, TALES, ClusterError, is_sanitized, wait_until
 
 BUILD = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
 PART = sys.argv[2] if len(sys.argv) > 2 else ""
@@ -332,7 +332,7 @@ def pods_are_ready_soon(node):
         coordinator.kill()
         worker.kill()
     print(f"        ready after {', '.join(f'{seconds:.2f}' for seconds in times)} s")
-    assert min(times) <= bound(MOST_READY_SECONDS), times
+    assert min(times) <= MOST_READY_SECONDS, times
 
 
 def pods_of_three_groups(node):

@@ -1,46 +1,15 @@
 /* ctest: libs=tokenizer */
 /* Any bytes as tokenizer.json. What opens must encode a fixed text and part of the input, and
  * decode ids, without a fault; whatever comes out as text must end on whole characters. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "model/tokenizer/tokenizer.h"
+#include "tests/support/fuzz_tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void encode(const struct tokenizer *tok, const char *text, size_t len, unsigned flags)
-{
-    struct token_ids ids = {0};
-    struct detokenizer *detok;
-    struct error err;
-    const char *out;
-    size_t out_len;
-    int rc = tokenizer_encode(tok, text, len, flags, &ids, &err);
-    if (!rc && !detokenizer_open(&detok, tok, flags & 1, &err)) {
-        for (size_t i = 0; i < ids.n && !rc; i++) {
-            if (ids.data[i] < 0 || ids.data[i] >= tokenizer_vocab_size(tok)) abort();
-            rc = detokenizer_push(detok, ids.data[i], &out, &out_len, &err);
-            if (!rc && out_len && ((uint8_t)out[0] & 0xc0) == 0x80) abort();
-        }
-        if (!rc) rc = detokenizer_finish(detok, &out, &out_len, &err);
-        detokenizer_close(detok);
-    }
-    token_ids_free(&ids);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char text[] =
-        "Once upon\xc2\xa0 a time,  e\xcc\x81\xff\xe2\x98 it's 123 <s>\n\n x";
     struct tokenizer *tok;
     struct error err;
-    size_t tail = size < 200 ? size : 200;
     if (tokenizer_parse(&tok, (const char *)data, size, NULL, 0, "fuzz", &err)) return 0;
-    tokenizer_fingerprint(tok);
-    for (unsigned flags = 0; flags < 4; flags++)
-        encode(tok, text, sizeof text - 1, flags);
-    encode(tok, (const char *)data + size - tail, tail, TOKENIZER_PARSE_SPECIAL);
-    tokenizer_close(tok);
+    fuzz_tokenizer(tok, data, size);
     return 0;
 }

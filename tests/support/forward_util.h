@@ -196,3 +196,13 @@ static inline void rig_logits(struct rig *rig, const int32_t *tokens, int n, int
         rig_feed(rig, &lane, 1);
     }
 }
+
+static inline int slices_of(const char *model)
+{
+    struct error err;
+    struct checkpoint *ck;
+    CHECK_OK(checkpoint_open(&ck, model, &err));
+    int n_slices = config_slices(checkpoint_config(ck));
+    checkpoint_close(ck);
+    return n_slices;
+}

@@ -23,6 +23,13 @@ static void add_bias(float *x, const float *bias, int n)
     }
 }
 
+static void scale_query(float *q, float scale, int n)
+{
+    for (int i = 0; i < n; i++) {
+        q[i] *= scale;
+    }
+}
+
 /* Rotates pairs (i, i + half), as Hugging Face's rotate_half does; what comes after them stays. */
 static void rope(float *head, const float *cos, const float *sin, int half)
 {
@@ -130,9 +137,7 @@ static void store_row(const struct store_job *job, int row)
         rope(qkv + (size_t)h * (size_t)head_dim, job->step->cos + table, job->step->sin + table,
              input->rope_half);
     }
-    for (int i = 0; i < n_q * head_dim && job->step->query_scale; i++) {
-        qkv[i] *= job->step->query_scale[row];
-    }
+    if (job->step->query_scale) scale_query(qkv, job->step->query_scale[row], n_q * head_dim);
     uint16_t *q = job->q + (size_t)row * (size_t)(n_q * head_dim);
     for (int i = 0; i < n_q * head_dim; i++) {
         q[i] = num_float_to_bf16(qkv[i]);

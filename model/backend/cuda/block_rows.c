@@ -59,40 +59,6 @@ int block_run_of(const struct weight *weight)
 
 /* ---- reading ---- */
 
-/* The scale of a run; exact. */
-static float scale_of(const struct group_form *form, const struct weight_group *group, int run)
-{
-    switch (form->scale) {
-    case GROUP_SCALE_BF16:
-        return num_bf16_to_float(group->scale);
-    case GROUP_SCALE_F16:
-        return num_half_to_float(group->scale);
-    case GROUP_SCALE_F32:
-        return group->scale_f32;
-    case GROUP_SCALE_BYTE:
-        return num_half_to_float(group->scale) * (float)group->scales[0];
-    case GROUP_SCALE_RUNS:
-        break;
-    }
-    return num_half_to_float(group->scale) * (float)group->scales[run];
-}
-
-/* The stored minimum of a run; exact. */
-static float minimum_of(const struct group_form *form, const struct weight_group *group, int run)
-{
-    float minimum = num_half_to_float(group->minimum);
-    switch (form->minimum) {
-    case GROUP_MINIMUM_F16:
-        return minimum;
-    case GROUP_MINIMUM_BYTE:
-        return minimum * (float)group->minimums[0];
-    case GROUP_MINIMUM_RUNS:
-        return minimum * (float)group->minimums[run];
-    default:
-        return 0;
-    }
-}
-
 /* Returns the number that is taken from q. Integers of 8 bits, and those of a matrix without
  * minimums, become signed; elsewhere they stay unsigned, and the minimum has to make up for it. */
 static int offset_of(const struct block_layout *layout, const struct group_form *form)
@@ -116,8 +82,8 @@ static void write_group(const struct block_layout *layout, const struct group_fo
         q[i] = (int8_t)((form->is_table ? table_16[group->q[i]] : group->q[i]) - offset);
     }
     for (int run = 0; run * BLOCK_RUN < n_here; run++) {
-        scales[run] = scale_of(form, group, run);
-        mins[run] = zero ? scales[run] * (float)zero : minimum_of(form, group, run);
+        scales[run] = group_scale(form, group, run);
+        mins[run] = zero ? scales[run] * (float)zero : group_minimum(form, group, run);
     }
 }
 

@@ -179,9 +179,11 @@ static int write_scaling(const struct gguf_writing *w, json_t *scaling, struct e
 {
     char key[GGUF_KEY_BYTES];
     struct gguf_text type = {"none", 4};
+    const struct gguf_text linear_type = {"linear", 6};
     double linear = 1;
     int rc = 0;
     TRY(gguf_read_number(w->gguf, gguf_arch_key(w, "rope.scale_linear", key), &linear, err));
+    if (gguf_has(w->gguf, gguf_arch_key(w, "rope.scaling.factor", key))) type = linear_type;
     TRY(gguf_read_text(w->gguf, gguf_arch_key(w, "rope.scaling.type", key), &type, err));
     if (is_text(&type, "yarn")) return write_yarn(w, scaling, err);
     if (is_text(&type, "longrope") && w->arch->id == GGUF_ARCH_PHI3) return 0;

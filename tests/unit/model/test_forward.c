@@ -96,16 +96,6 @@ START_TEST(kernel_variants_give_equal_bits_with_norms_and_biases)
 }
 END_TEST
 
-static int slices_of(const char *model)
-{
-    struct error err;
-    struct checkpoint *ck;
-    CHECK_OK(checkpoint_open(&ck, model, &err));
-    int n_slices = config_slices(checkpoint_config(ck));
-    checkpoint_close(ck);
-    return n_slices;
-}
-
 static bool takes_ranks(const char *model, int n_ranks)
 {
     struct error err;

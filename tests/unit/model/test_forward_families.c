@@ -19,16 +19,6 @@ static bool is_on_device(void)
     return getenv("OUTRIDER_TEST_DEVICE") != NULL;
 }
 
-static int slices_of(const char *model)
-{
-    struct error err;
-    struct checkpoint *ck;
-    CHECK_OK(checkpoint_open(&ck, model, &err));
-    int n_slices = config_slices(checkpoint_config(ck));
-    checkpoint_close(ck);
-    return n_slices;
-}
-
 START_TEST(families_give_equal_bits_on_all_ranks_and_kernels)
 {
     const char *model = models[_i];

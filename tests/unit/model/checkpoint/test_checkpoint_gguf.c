@@ -227,6 +227,18 @@ START_TEST(metadata_become_the_config)
 }
 END_TEST
 
+/* llama.cpp's default where a file has a factor. */
+START_TEST(a_factor_without_a_type_scales_positions)
+{
+    struct checkpoint *ck;
+    edit("llama.rope.scaling.factor", four);
+    CHECK_OK(open_model(&ck));
+    const struct rope_config *rope = &checkpoint_config(ck)->ropes[0];
+    ck_assert(rope->kind == ROPE_LINEAR && rope->factor == 4);
+    checkpoint_close(ck);
+}
+END_TEST
+
 START_TEST(a_model_without_a_head_is_tied_to_its_embedding)
 {
     struct checkpoint *ck;
@@ -379,6 +391,7 @@ int main(void)
     Suite *suite = suite_create("checkpoint_gguf");
     TCase *models = tcase_create("models");
     tcase_add_test(models, metadata_become_the_config);
+    tcase_add_test(models, a_factor_without_a_type_scales_positions);
     tcase_add_test(models, a_model_without_a_head_is_tied_to_its_embedding);
     tcase_add_test(models, a_window_makes_a_llama_file_a_mistral);
     tcase_add_test(models, divisors_of_frequencies_that_are_no_known_scaling_are_used_as_they_are);

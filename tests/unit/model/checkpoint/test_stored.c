@@ -309,6 +309,27 @@ START_TEST(broken_parts_are_named)
 }
 END_TEST
 
+/* A matrix that is there quantized and as numbers, whatever is read of the two. */
+START_TEST(a_matrix_that_is_there_twice_is_refused)
+{
+    static const struct {
+        const char *model, *part;
+    } cases[] = {{"awq", "mlp.up_proj.qzeros"},
+                 {"gptq", "mlp.up_proj.scales"},
+                 {"packed_8", "mlp.up_proj.weight_scale"}};
+    char name[160];
+    take_apart(cases[_i].model);
+    json_t *entry = json_incref(entry_of(cases[_i].part));
+    snprintf(name, sizeof name, "model.layers.0.%s", cases[_i].part);
+    json_object_del(header, name);
+    json_object_set_new(header, "model.layers.0.mlp.up_proj.weight", entry);
+    ck_assert_int_eq(open_changed(), ERR_FORMAT);
+    ck_assert_msg(strstr(err.text, "has model.layers.0.mlp.up_proj.weight twice, quantized and as"),
+                  "%s", err.text);
+    clear_up();
+}
+END_TEST
+
 START_TEST(groups_that_are_not_there_are_refused)
 {
     static const int32_t bad[] = {-1, 4, 1 << 30, INT32_MIN};
@@ -368,6 +389,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("broken");
     tcase_add_loop_test(tcase, broken_parts_are_named, 0, N_BROKEN);
+    tcase_add_loop_test(tcase, a_matrix_that_is_there_twice_is_refused, 0, 3);
     tcase_add_test(tcase, groups_that_are_not_there_are_refused);
     tcase_add_test(tcase, a_bias_that_is_not_announced_is_refused_unless_it_is_zero);
     tcase_add_test(tcase, a_changed_scale_or_zero_changes_the_fingerprint);

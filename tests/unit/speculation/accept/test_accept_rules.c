@@ -68,7 +68,8 @@ START_TEST(rules_that_decide_guess_by_guess_need_no_further_rows)
         }
         world_close(&worlds[w]);
     }
-    ck_assert(n_keep > 0 && !accept_rules[RULE_BLOCK].keep); /* block decides over all of them */
+    ck_assert(n_keep > 0 && accept_rules[RULE_REJECTION].keep);
+    ck_assert(!accept_rules[RULE_BLOCK].keep); /* it decides over all of them */
 }
 END_TEST
 
