@@ -117,6 +117,7 @@ bool gguf_array_bool(const struct gguf_array *array, uint64_t i);
 /* Returns the text at *at and moves *at to the next one; *at begins as array->data, and the caller
  * counts to array->n. */
 struct gguf_text gguf_next_text(const uint8_t **at);
+bool gguf_text_is(const struct gguf_text *text, const char *wanted);
 
 /* True if the key holds an array. */
 bool gguf_is_array(const struct gguf *gguf, const char *key);

@@ -274,3 +274,8 @@ struct gguf_text gguf_next_text(const uint8_t **at)
     *at += 8 + text.len;
     return text;
 }
+
+bool gguf_text_is(const struct gguf_text *text, const char *wanted)
+{
+    return text->len == strlen(wanted) && memcmp(text->data, wanted, text->len) == 0;
+}

@@ -2,7 +2,6 @@
 #include "model/checkpoint/gguf/arch.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static const struct gguf_arch archs[] = {
     {.id = GGUF_ARCH_LLAMA, .name = "llama", .is_paired = true},
@@ -46,9 +45,7 @@ int gguf_arch_find(const struct gguf_arch **arch, const struct gguf *gguf, struc
                          gguf_origin(gguf), key);
     }
     for (int i = 0; i < N_ARCHS; i++) {
-        if (strlen(archs[i].name) != name.len || memcmp(archs[i].name, name.data, name.len) != 0) {
-            continue;
-        }
+        if (!gguf_text_is(&name, archs[i].name)) continue;
         *arch = &archs[i];
         return 0;
     }

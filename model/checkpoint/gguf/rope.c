@@ -169,11 +169,6 @@ out:
     return rc;
 }
 
-static bool is_text(const struct gguf_text *text, const char *wanted)
-{
-    return text->len == strlen(wanted) && memcmp(text->data, wanted, text->len) == 0;
-}
-
 /* Fills `scaling`; it stays empty where nothing is scaled. */
 static int write_scaling(const struct gguf_writing *w, json_t *scaling, struct error *err)
 {
@@ -185,10 +180,10 @@ static int write_scaling(const struct gguf_writing *w, json_t *scaling, struct e
     TRY(gguf_read_number(w->gguf, gguf_arch_key(w, "rope.scale_linear", key), &linear, err));
     if (gguf_has(w->gguf, gguf_arch_key(w, "rope.scaling.factor", key))) type = linear_type;
     TRY(gguf_read_text(w->gguf, gguf_arch_key(w, "rope.scaling.type", key), &type, err));
-    if (is_text(&type, "yarn")) return write_yarn(w, scaling, err);
-    if (is_text(&type, "longrope") && w->arch->id == GGUF_ARCH_PHI3) return 0;
-    if (is_text(&type, "linear")) return write_linear(w, "rope.scaling.factor", scaling, err);
-    if (!is_text(&type, "none")) {
+    if (gguf_text_is(&type, "yarn")) return write_yarn(w, scaling, err);
+    if (gguf_text_is(&type, "longrope") && w->arch->id == GGUF_ARCH_PHI3) return 0;
+    if (gguf_text_is(&type, "linear")) return write_linear(w, "rope.scaling.factor", scaling, err);
+    if (!gguf_text_is(&type, "none")) {
         return error_set(err, ERR_UNSUPPORTED,
                          "%s: \"%s\" = \"%.*s\" is not supported (none, linear and yarn are, and "
                          "longrope in phi3)",

@@ -32,7 +32,7 @@ static int read_pre(struct convention *c, const struct gguf *gguf, const char **
     struct gguf_text name = {0};
     int rc = gguf_read_text(gguf, "tokenizer.ggml.pre", &name, err);
     if (rc) return rc;
-    if (name.len) return pre_tokenizer_find(&c->pre, name.data, name.len, gguf_origin(gguf), err);
+    if (name.len) return pre_tokenizer_find(&c->pre, &name, gguf_origin(gguf), err);
     c->pre = pre_tokenizer_at(0);
     *remark = "the file has no tokenizer.ggml.pre, so texts are cut into words in a general way, "
               "and the model may see other tokens than it was trained with: have the file made "

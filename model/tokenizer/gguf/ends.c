@@ -1,17 +1,10 @@
 /* The texts are those of llama.cpp, but for two that are words of HTML in some models. */
 #include "model/tokenizer/gguf/ends.h"
 
-#include <string.h>
-
-static bool is_text(struct gguf_text token, const char *text)
-{
-    return strlen(text) == token.len && memcmp(token.data, text, token.len) == 0;
-}
-
-static bool is_one_of(struct gguf_text token, const char *const *texts, size_t n)
+static bool is_one_of(const struct gguf_text *token, const char *const *texts, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (is_text(token, texts[i])) return true;
+        if (gguf_text_is(token, texts[i])) return true;
     }
     return false;
 }
@@ -40,8 +33,8 @@ bool gguf_token_ends(const struct gguf_vocabulary *v, int id)
     };
     /* Gemma's vocabulary has tokens for tags: </s> there is struck-out text. */
     static const char *const if_control[] = {"</s>", "<eos>"};
-    struct gguf_text token = v->tokens[id];
-    if (token.len < 4) return false;
+    const struct gguf_text *token = &v->tokens[id];
+    if (token->len < 4) return false;
     return is_one_of(token, always, sizeof always / sizeof *always) ||
            (v->types[id] == GGUF_TOKEN_CONTROL &&
             is_one_of(token, if_control, sizeof if_control / sizeof *if_control));
@@ -58,17 +51,18 @@ static int add(struct end_ids *ends, const struct gguf *gguf, int id, struct err
  * and its text with another token. */
 static bool is_end_of_part(const struct gguf_vocabulary *v, int id, bool has_parts)
 {
-    return has_parts && is_text(v->tokens[id], "<|end|>");
+    return has_parts && gguf_text_is(&v->tokens[id], "<|end|>");
 }
 
 static bool has_parts(const struct gguf_vocabulary *v)
 {
     bool has_return = false, has_call = false;
     for (int i = 0; i < v->n; i++) {
-        struct gguf_text token = v->tokens[i];
-        if (token.len < 4 || token.data[1] != '|') continue;
-        has_return = has_return || is_text(token, "<|return|>") || is_text(token, "<|flush|>");
-        has_call = has_call || is_text(token, "<|call|>") || is_text(token, "<|calls|>");
+        const struct gguf_text *token = &v->tokens[i];
+        if (token->len < 4 || token->data[1] != '|') continue;
+        has_return =
+            has_return || gguf_text_is(token, "<|return|>") || gguf_text_is(token, "<|flush|>");
+        has_call = has_call || gguf_text_is(token, "<|call|>") || gguf_text_is(token, "<|calls|>");
     }
     return has_return && has_call;
 }

@@ -4,7 +4,6 @@
 #include "model/tokenizer/gguf/pre_tokenizers.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define PUNCTUATION "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
@@ -174,11 +173,11 @@ const struct pre_tokenizer *pre_tokenizer_at(int i)
     return i < N_NAMES ? &table[i] : NULL;
 }
 
-int pre_tokenizer_find(const struct pre_tokenizer **pre, const char *name, size_t len,
+int pre_tokenizer_find(const struct pre_tokenizer **pre, const struct gguf_text *name,
                        const char *origin, struct error *err)
 {
     for (int i = 0; i < N_NAMES; i++) {
-        if (strlen(table[i].name) != len || memcmp(table[i].name, name, len) != 0) continue;
+        if (!gguf_text_is(name, table[i].name)) continue;
         *pre = &table[i];
         return 0;
     }
@@ -189,5 +188,5 @@ int pre_tokenizer_find(const struct pre_tokenizer **pre, const char *name, size_
     return error_set(err, ERR_UNSUPPORTED,
                      "%.80s: tokenizer.ggml.pre \"%.*s\" is none of %sand the others that "
                      "docs/tokenizers.md lists",
-                     origin, len < 40 ? (int)len : 40, name, names);
+                     origin, name->len < 40 ? (int)name->len : 40, name->data, names);
 }

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "base/error.h"
+#include "model/gguf/gguf.h"
 
 enum { PRE_TOKENIZER_STAGES = 6 };
 
@@ -22,7 +22,7 @@ enum pre_tokenizer_flags {
 };
 
 /* Finds a name of tokenizer.ggml.pre. Errors: ERR_UNSUPPORTED lists names that there are. */
-int pre_tokenizer_find(const struct pre_tokenizer **pre, const char *name, size_t len,
+int pre_tokenizer_find(const struct pre_tokenizer **pre, const struct gguf_text *name,
                        const char *origin, struct error *err);
 /* The i-th one, NULL after the last. The first is that of files that name none. */
 const struct pre_tokenizer *pre_tokenizer_at(int i);

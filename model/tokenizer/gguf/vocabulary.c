@@ -17,8 +17,8 @@ int gguf_is_sentencepiece(const struct gguf *gguf, bool *is, struct error *err)
     struct gguf_text name = {0};
     int rc = gguf_read_text(gguf, "tokenizer.ggml.model", &name, err);
     if (rc) return rc;
-    *is = name.len == 5 && memcmp(name.data, "llama", 5) == 0;
-    if (*is || (name.len == 4 && memcmp(name.data, "gpt2", 4) == 0)) return 0;
+    *is = gguf_text_is(&name, "llama");
+    if (*is || gguf_text_is(&name, "gpt2")) return 0;
     if (!name.len) {
         return error_set(err, ERR_FORMAT,
                          "%s has no tokenizer: the key tokenizer.ggml.model is missing; name a "
@@ -105,9 +105,8 @@ static void drop_placeholders(struct gguf_vocabulary *v)
     char text[24];
     for (int i = 0; i < v->n; i++) {
         if (v->types[i] != GGUF_TOKEN_UNUSED) continue;
-        size_t len = (size_t)snprintf(text, sizeof text, "[PAD%d]", i);
-        if (v->tokens[i].len == len && memcmp(v->tokens[i].data, text, len) == 0)
-            v->tokens[i].len = 0;
+        snprintf(text, sizeof text, "[PAD%d]", i);
+        if (gguf_text_is(&v->tokens[i], text)) v->tokens[i].len = 0;
     }
 }
 
@@ -117,9 +116,7 @@ static bool is_gemma(const struct gguf_text *architecture)
 {
     static const char *const names[] = {"gemma", "gemma2", "gemma3", "gemma3n"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strlen(names[i]) == architecture->len &&
-            memcmp(names[i], architecture->data, architecture->len) == 0)
-            return true;
+        if (gguf_text_is(architecture, names[i])) return true;
     }
     return false;
 }

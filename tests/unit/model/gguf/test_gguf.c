@@ -96,7 +96,9 @@ START_TEST(values_of_all_kinds_are_read)
     CHECK_OK(gguf_read_bool(gguf, "k7", &truth, &err));
     ck_assert(truth);
     CHECK_OK(gguf_read_text(gguf, "k8", &text, &err));
-    ck_assert(text.len == 4 && memcmp(text.data, "text", 4) == 0);
+    ck_assert(gguf_text_is(&text, "text"));
+    ck_assert(!gguf_text_is(&text, "tex") && !gguf_text_is(&text, "texts"));
+    ck_assert(!gguf_text_is(&text, "next"));
     ck_assert(gguf_has(gguf, "nested") && gguf_is_array(gguf, "nested"));
     ck_assert(!gguf_has(gguf, "k99") && !gguf_is_array(gguf, "k8"));
     gguf_close(gguf);
@@ -173,7 +175,7 @@ START_TEST(arrays_are_read_element_by_element)
     ck_assert_uint_eq(gguf_next_text(&at).len, 1);
     ck_assert_uint_eq(gguf_next_text(&at).len, 0);
     struct gguf_text last = gguf_next_text(&at);
-    ck_assert(last.len == 8 && memcmp(last.data, "long one", 8) == 0);
+    ck_assert(gguf_text_is(&last, "long one"));
     CHECK_OK(gguf_read_texts(gguf, "empty", &array, &err));
     ck_assert_uint_eq(array.n, 0);
     gguf_close(gguf);
