@@ -148,18 +148,13 @@ out:
     return rc;
 }
 
+static int key_to_entry(const void *key, const void *entry)
+{
+    return strcmp(key, ((const struct gguf_entry *)entry)->key);
+}
+
 const struct gguf_entry *gguf_find_entry(const struct gguf_file *file, const char *key)
 {
-    size_t first = 0, end = file->n_entries;
-    while (first < end) {
-        size_t middle = (first + end) / 2;
-        int order = strcmp(key, file->entries[middle].key);
-        if (order == 0) return &file->entries[middle];
-        if (order < 0) {
-            end = middle;
-        } else {
-            first = middle + 1;
-        }
-    }
-    return NULL;
+    if (!file->n_entries) return NULL;
+    return bsearch(key, file->entries, file->n_entries, sizeof *file->entries, key_to_entry);
 }
