@@ -160,8 +160,7 @@ static int write_ministral(const struct gguf_writing *w, struct error *err)
     TRY(gguf_read_number(w->gguf, gguf_arch_key(w, "attention.temperature_scale", key), &beta,
                          err));
     if (beta == 0) goto out;
-    TRY(gguf_set(w->root, "architectures", json_pack("[s]", "Ministral3ForCausalLM"), err));
-    TRY(gguf_set(w->root, "model_type", json_string("ministral3"), err));
+    TRY(gguf_set_class(w, "Ministral3ForCausalLM", "ministral3", err));
     TRY(gguf_set(json_object_get(w->root, "rope_scaling"), "llama_4_scaling_beta",
                  gguf_json_number(beta), err));
 out:
@@ -229,16 +228,6 @@ out:
     return rc;
 }
 
-static int write_class(const struct gguf_writing *w, struct error *err)
-{
-    const char *architecture = classes[w->arch->id].architecture;
-    int rc = 0;
-    TRY(gguf_set(w->root, "architectures", json_pack("[s]", architecture), err));
-    TRY(gguf_set(w->root, "model_type", json_string(classes[w->arch->id].model_type), err));
-out:
-    return rc;
-}
-
 static int write_config(const struct gguf_writing *w, struct error *err)
 {
     static const char embedding_name[] = "token_embd.weight";
@@ -249,7 +238,7 @@ static int write_config(const struct gguf_writing *w, struct error *err)
                          gguf_origin(w->gguf), embedding_name);
     }
     int n_vocab = (int)embedding->dims[1];
-    TRY(write_class(w, err));
+    TRY(gguf_set_class(w, classes[w->arch->id].architecture, classes[w->arch->id].model_type, err));
     for (int i = 0; i < N_FIELDS; i++) {
         TRY(write_field(w, i, err));
     }

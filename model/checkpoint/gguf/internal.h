@@ -23,6 +23,10 @@ const char *gguf_arch_key(const struct gguf_writing *w, const char *tail, char k
 /* Sets a member of an object and takes the value over. Errors: ERR_NO_MEMORY. */
 int gguf_set(json_t *object, const char *key, json_t *value, struct error *err);
 
+/* Sets the names that a folder's config.json has for the class of the model. */
+int gguf_set_class(const struct gguf_writing *w, const char *architecture, const char *model_type,
+                   struct error *err);
+
 /* Adds a value to a list and takes it over. Errors: ERR_NO_MEMORY. */
 int gguf_append(json_t *list, json_t *value, struct error *err);
 

@@ -29,6 +29,12 @@ static int read_pattern(const struct gguf_writing *w, int n_layers, struct patte
                      gguf_origin(w->gguf), key, (unsigned long long)pattern->slides.n, n_layers);
 }
 
+/* A window that holds for all layers, or none. */
+static int write_window(const struct gguf_writing *w, int window, struct error *err)
+{
+    return gguf_set(w->root, "sliding_window", window ? json_integer(window) : json_null(), err);
+}
+
 /* Sets "sliding_window", and "layer_types" by a pattern. */
 static int write_windows(const struct gguf_writing *w, int n_layers, int window, int period,
                          struct error *err)
@@ -43,25 +49,9 @@ static int write_windows(const struct gguf_writing *w, int n_layers, int window,
         const char *name = is_wide ? "full_attention" : "sliding_attention";
         TRY(gguf_append(types, json_string(name), err));
     }
-    TRY(gguf_set(w->root, "sliding_window", window ? json_integer(window) : json_null(), err));
+    TRY(write_window(w, window, err));
 out:
     return rc;
-}
-
-static int write_class(const struct gguf_writing *w, const char *architecture, const char *type,
-                       struct error *err)
-{
-    int rc = 0;
-    TRY(gguf_set(w->root, "architectures", json_pack("[s]", architecture), err));
-    TRY(gguf_set(w->root, "model_type", json_string(type), err));
-out:
-    return rc;
-}
-
-/* A window that holds for all layers, or none. */
-static int write_window(const struct gguf_writing *w, int window, struct error *err)
-{
-    return gguf_set(w->root, "sliding_window", window ? json_integer(window) : json_null(), err);
 }
 
 static int write_switched(const struct gguf_writing *w, int window, struct error *err)
@@ -81,11 +71,11 @@ int gguf_write_layers(const struct gguf_writing *w, int n_layers, struct error *
     switch (w->arch->id) {
     case GGUF_ARCH_LLAMA: /* also of Mistral, whose window holds for all layers */
         if (!window) return 0;
-        TRY(write_class(w, "MistralForCausalLM", "mistral", err));
+        TRY(gguf_set_class(w, "MistralForCausalLM", "mistral", err));
         return write_window(w, window, err);
     case GGUF_ARCH_OLMO2: /* also of OLMo 3, which has windows */
         if (!window) return 0;
-        TRY(write_class(w, "Olmo3ForCausalLM", "olmo3", err));
+        TRY(gguf_set_class(w, "Olmo3ForCausalLM", "olmo3", err));
         return write_windows(w, n_layers, window, OLMO3_PERIOD, err);
     case GGUF_ARCH_MISTRAL:
     case GGUF_ARCH_MISTRAL3:

@@ -17,6 +17,16 @@ int gguf_set(json_t *object, const char *key, json_t *value, struct error *err)
     return error_set(err, ERR_NO_MEMORY, "no memory for a config");
 }
 
+int gguf_set_class(const struct gguf_writing *w, const char *architecture, const char *model_type,
+                   struct error *err)
+{
+    int rc = 0;
+    TRY(gguf_set(w->root, "architectures", json_pack("[s]", architecture), err));
+    TRY(gguf_set(w->root, "model_type", json_string(model_type), err));
+out:
+    return rc;
+}
+
 int gguf_append(json_t *list, json_t *value, struct error *err)
 {
     if (value && json_array_append_new(list, value) == 0) return 0;
