@@ -96,6 +96,17 @@ void file_expect(const uint8_t *data, size_t len)
     }
 }
 
+void file_expect_runs(const uint8_t *data, size_t stride, size_t len, int n)
+{
+    if (len == stride) {
+        file_expect(data, stride * (size_t)n);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        file_expect(data + (size_t)i * stride, len);
+    }
+}
+
 /* FilePmdMapped, in bytes, of the mapping that begins at `data`; 0 if it is not found. */
 static size_t huge_bytes(const uint8_t *data)
 {

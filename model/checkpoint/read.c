@@ -250,18 +250,6 @@ void weight_read_groups(const struct weight *weight, enum weight_form form, int 
     }
 }
 
-/* Rows of `stride` bytes, of which len bytes from `first` on are wanted. */
-static void expect_rows(const uint8_t *first, size_t stride, size_t len, int n_rows)
-{
-    if (len == stride) {
-        file_expect(first, stride * (size_t)n_rows);
-        return;
-    }
-    for (int i = 0; i < n_rows; i++) {
-        file_expect(first + (size_t)i * stride, len);
-    }
-}
-
 void weight_expect(const struct weight *weight, int row, int n_rows, int col, int n)
 {
     size_t len;
@@ -271,10 +259,10 @@ void weight_expect(const struct weight *weight, int row, int n_rows, int col, in
         return;
     }
     const uint8_t *first = weight_run(weight, row, col, n, &len);
-    expect_rows(first, row_bytes(weight), len, n_rows);
+    file_expect_runs(first, row_bytes(weight), len, n_rows);
     if (!weight->scales) return;
     size_t stride = weight_scale_bytes(weight) / (size_t)weight->n_rows;
-    expect_rows(
+    file_expect_runs(
         weight->scales + (size_t)row * stride + (size_t)(col / weight->group) * sizeof(uint16_t),
         stride, (size_t)((n + weight->group - 1) / weight->group) * sizeof(uint16_t), n_rows);
 }

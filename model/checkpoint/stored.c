@@ -245,32 +245,20 @@ uint64_t stored_hash(const struct stored_matrix *s, int row, int col, int n)
     return hash;
 }
 
-/* Runs of `len` bytes from `first` on, `stride` apart. */
-static void expect_runs(const uint8_t *first, size_t stride, size_t len, int n)
-{
-    if (len == stride) {
-        file_expect(first, stride * (size_t)n);
-        return;
-    }
-    for (int i = 0; i < n; i++) {
-        file_expect(first + (size_t)i * stride, len);
-    }
-}
-
 void stored_expect(const struct stored_matrix *s, int row, int n_rows, int col, int n)
 {
     size_t bits = (size_t)s->bits, rows = (size_t)s->n_rows, cols = (size_t)s->n_cols;
     if (s->kind == STORED_AWQ) { /* a line of words for each k */
         size_t first = (size_t)row / 8 * 4, end = ((size_t)(row + n_rows) + 7) / 8 * 4;
         size_t stride = rows / 8 * 4;
-        expect_runs(s->data + (size_t)col * stride + first, stride, end - first, n);
+        file_expect_runs(s->data + (size_t)col * stride + first, stride, end - first, n);
     } else if (s->kind == STORED_GPTQ) { /* one for each 4 or 8 of them */
         int per = s->bits == 8 ? 4 : 8, first = col / per, end = (col + n + per - 1) / per;
-        expect_runs(s->data + (size_t)first * rows * 4 + (size_t)row * 4, rows * 4,
-                    (size_t)n_rows * 4, end - first);
+        file_expect_runs(s->data + (size_t)first * rows * 4 + (size_t)row * 4, rows * 4,
+                         (size_t)n_rows * 4, end - first);
     } else {
         size_t stride = cols * bits / 8;
-        expect_runs(s->data + (size_t)row * stride + (size_t)col * bits / 8, stride,
-                    (size_t)n * bits / 8, n_rows);
+        file_expect_runs(s->data + (size_t)row * stride + (size_t)col * bits / 8, stride,
+                         (size_t)n * bits / 8, n_rows);
     }
 }
