@@ -23,6 +23,18 @@ static bool is_paired_vector(const struct weight *weight)
     return weight->paired_rows && weight->n_rows == 1;
 }
 
+/* The column of the file that column `col` of the weight is. */
+static int stored_col(const struct weight *weight, int col)
+{
+    return is_paired_vector(weight) ? weight_stored_row(weight, col) : col;
+}
+
+/* The elements that are side by side in the file, of n that are in the weight. */
+static int run_length(const struct weight *weight, int n)
+{
+    return is_paired_vector(weight) ? 1 : n;
+}
+
 /* Bits of a stored element that is not in a block. */
 static size_t dtype_bits(enum dtype dtype)
 {
@@ -79,23 +91,9 @@ static void read_blocks_bf16(const struct weight *weight, int row, int col, int 
     }
 }
 
-/* Element i of a vector that is_paired_vector, as one of a weight in order. */
-static struct weight paired_element(const struct weight *weight, int i, int *stored)
+/* Columns as the file has them. */
+static void read_run_bf16(const struct weight *weight, int row, int col, int n, uint16_t *out)
 {
-    struct weight plain = *weight;
-    plain.paired_rows = 0;
-    *stored = weight_stored_row(weight, i);
-    return plain;
-}
-
-void weight_read_bf16(const struct weight *weight, int row, int col, int n, uint16_t *out)
-{
-    for (int i = 0; i < n && is_paired_vector(weight); i++) {
-        int stored;
-        const struct weight plain = paired_element(weight, col + i, &stored);
-        weight_read_bf16(&plain, row, stored, 1, out + i);
-    }
-    if (is_paired_vector(weight)) return;
     uint64_t first = element_index(weight, row, col);
     assert(!weight->scales); /* packed: weight_read_groups */
     if (!weight->data) {
@@ -117,16 +115,19 @@ void weight_read_bf16(const struct weight *weight, int row, int col, int n, uint
     }
 }
 
-void weight_read_f32(const struct weight *weight, int row, int col, int n, float *out)
+void weight_read_bf16(const struct weight *weight, int row, int col, int n, uint16_t *out)
+{
+    int len = run_length(weight, n);
+    for (int i = 0; i < n; i += len) {
+        read_run_bf16(weight, row, stored_col(weight, col + i), len, out + i);
+    }
+}
+
+/* Columns as the file has them. */
+static void read_run_f32(const struct weight *weight, int row, int col, int n, float *out)
 {
     enum { CHUNK = 256 };
     uint16_t chunk[CHUNK];
-    for (int i = 0; i < n && is_paired_vector(weight); i++) {
-        int stored;
-        const struct weight plain = paired_element(weight, col + i, &stored);
-        weight_read_f32(&plain, row, stored, 1, out + i);
-    }
-    if (is_paired_vector(weight)) return;
     assert(!weight->scales); /* packed: weight_read_groups */
     uint64_t first = element_index(weight, row, col);
     if (weight->dtype == DTYPE_BLOCKS) {
@@ -151,6 +152,14 @@ void weight_read_f32(const struct weight *weight, int row, int col, int n, float
         for (int i = 0; i < n_here; i++) {
             out[done + i] = num_bf16_to_float(chunk[i]);
         }
+    }
+}
+
+void weight_read_f32(const struct weight *weight, int row, int col, int n, float *out)
+{
+    int len = run_length(weight, n);
+    for (int i = 0; i < n; i += len) {
+        read_run_f32(weight, row, stored_col(weight, col + i), len, out + i);
     }
 }
 
@@ -181,12 +190,8 @@ void weight_read_group(const struct weight *weight, int row, int group, struct w
 
 const uint8_t *weight_run(const struct weight *weight, int row, int col, int n, size_t *bytes)
 {
-    if (is_paired_vector(weight)) {
-        int stored;
-        const struct weight plain = paired_element(weight, col, &stored);
-        assert(n == 1);
-        return weight_run(&plain, row, stored, n, bytes);
-    }
+    assert(n == run_length(weight, n));
+    col = stored_col(weight, col);
     if (weight->dtype == DTYPE_BLOCKS) {
         int size = block_type_of(weight->block)->n_elements;
         int first = col / size, end = (col + n + size - 1) / size;
