@@ -42,17 +42,13 @@ static int add_text(json_t *special, const char *name, struct gguf_text token, s
 int gguf_special_texts(json_t **special, const struct gguf *gguf, struct error *err)
 {
     static const struct {
-        const char *name, *key;
-        bool is_needed;
-        int sentencepiece_default;
+        const char *name;
+        enum gguf_special which;
     } tokens[] = {
-        {"bos_token", "tokenizer.ggml.bos_token_id", true, 1},
-        {"eos_token", "tokenizer.ggml.eos_token_id", true, 2},
-        {"unk_token", "tokenizer.ggml.unknown_token_id", false, 0},
-        {"sep_token", "tokenizer.ggml.seperator_token_id", false, -1}, /* the key is spelt so */
-        {"pad_token", "tokenizer.ggml.padding_token_id", false, -1},
-        {"cls_token", "tokenizer.ggml.cls_token_id", false, -1},
-        {"mask_token", "tokenizer.ggml.mask_token_id", false, -1},
+        {"bos_token", GGUF_SPECIAL_BOS},     {"eos_token", GGUF_SPECIAL_EOS},
+        {"unk_token", GGUF_SPECIAL_UNKNOWN}, {"sep_token", GGUF_SPECIAL_SEPARATOR},
+        {"pad_token", GGUF_SPECIAL_PADDING}, {"cls_token", GGUF_SPECIAL_CLS},
+        {"mask_token", GGUF_SPECIAL_MASK},
     };
     struct gguf_vocabulary v = {0};
     bool is_sentencepiece = false;
@@ -63,9 +59,9 @@ int gguf_special_texts(json_t **special, const struct gguf *gguf, struct error *
     if (gguf_is_sentencepiece(gguf, &is_sentencepiece, err)) is_sentencepiece = false;
     TRY(gguf_tokens_read(&v, gguf, err));
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens && v.n; i++) {
-        int id = is_sentencepiece ? tokens[i].sentencepiece_default : -1;
-        TRY(gguf_read_token_id(gguf, tokens[i].key, v.n, tokens[i].is_needed, &id, err));
-        if (id >= 0 && id < v.n) TRY(add_text(*special, tokens[i].name, v.tokens[id], err));
+        int id;
+        TRY(gguf_read_special_id(gguf, tokens[i].which, v.n, is_sentencepiece, &id, err));
+        if (id >= 0) TRY(add_text(*special, tokens[i].name, v.tokens[id], err));
     }
 out:
     gguf_vocabulary_free(&v);

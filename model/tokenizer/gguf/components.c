@@ -46,21 +46,16 @@ static int read_convention(struct convention *c, const struct gguf *gguf, int n,
     int rc = 0;
     TRY(gguf_is_sentencepiece(gguf, &c->is_sentencepiece, err));
     bool is = c->is_sentencepiece;
-    *c = (struct convention){.is_sentencepiece = is,
-                             .adds_bos = is,
-                             .adds_blank = is,
-                             .bos_id = is && n > 1 ? 1 : -1,
-                             .eos_id = is && n > 2 ? 2 : -1,
-                             .unknown_id = is ? 0 : -1};
+    *c = (struct convention){.is_sentencepiece = is, .adds_bos = is, .adds_blank = is};
     if (!is) TRY(read_pre(c, gguf, remark, err));
     if (!is) c->adds_bos = c->pre->flags & PRE_ADDS_BOS;
     TRY(gguf_read_bool(gguf, "tokenizer.ggml.add_bos_token", &c->adds_bos, err));
     TRY(gguf_read_bool(gguf, "tokenizer.ggml.add_eos_token", &c->adds_eos, err));
     TRY(gguf_read_bool(gguf, "tokenizer.ggml.add_space_prefix", &c->adds_blank, err));
     TRY(gguf_read_bool(gguf, "tokenizer.ggml.remove_extra_whitespaces", &c->strips_blanks, err));
-    TRY(gguf_read_token_id(gguf, "tokenizer.ggml.bos_token_id", n, true, &c->bos_id, err));
-    TRY(gguf_read_token_id(gguf, "tokenizer.ggml.eos_token_id", n, true, &c->eos_id, err));
-    TRY(gguf_read_token_id(gguf, "tokenizer.ggml.unknown_token_id", n, false, &c->unknown_id, err));
+    TRY(gguf_read_special_id(gguf, GGUF_SPECIAL_BOS, n, is, &c->bos_id, err));
+    TRY(gguf_read_special_id(gguf, GGUF_SPECIAL_EOS, n, is, &c->eos_id, err));
+    TRY(gguf_read_special_id(gguf, GGUF_SPECIAL_UNKNOWN, n, is, &c->unknown_id, err));
 out:
     return rc;
 }

@@ -69,16 +69,16 @@ static bool has_parts(const struct gguf_vocabulary *v)
 
 int gguf_ends_read(struct end_ids *ends, const struct gguf *gguf, struct error *err)
 {
-    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-                                       "tokenizer.ggml.eom_token_id"};
+    static const enum gguf_special specials[] = {GGUF_SPECIAL_EOS, GGUF_SPECIAL_EOT,
+                                                 GGUF_SPECIAL_EOM};
     struct gguf_vocabulary v = {0};
     bool is_sentencepiece = false;
     int rc = 0;
     if (gguf_is_sentencepiece(gguf, &is_sentencepiece, err)) is_sentencepiece = false;
     TRY(gguf_tokens_read(&v, gguf, err));
-    for (size_t i = 0; i < sizeof keys / sizeof *keys && v.n; i++) {
-        int id = i == 0 && is_sentencepiece && v.n > 2 ? 2 : -1; /* the default of eos */
-        TRY(gguf_read_token_id(gguf, keys[i], v.n, true, &id, err));
+    for (size_t i = 0; i < sizeof specials / sizeof *specials && v.n; i++) {
+        int id;
+        TRY(gguf_read_special_id(gguf, specials[i], v.n, is_sentencepiece, &id, err));
         TRY(add(ends, gguf, id, err));
     }
     const bool parts = has_parts(&v);

@@ -220,11 +220,28 @@ void gguf_vocabulary_free(struct gguf_vocabulary *v)
     *v = (struct gguf_vocabulary){0};
 }
 
-int gguf_read_token_id(const struct gguf *gguf, const char *key, int n, bool is_needed, int *id,
-                       struct error *err)
+int gguf_read_special_id(const struct gguf *gguf, enum gguf_special which, int n,
+                         bool is_sentencepiece, int *id, struct error *err)
 {
-    int rc = gguf_read_int(gguf, key, 0, n - 1, id, err);
-    if (rc != ERR_FORMAT || is_needed) return rc;
+    static const struct {
+        const char *key;
+        int sentencepiece_id; /* -1 = none */
+        bool is_needed;
+    } tokens[] = {
+        [GGUF_SPECIAL_BOS] = {"tokenizer.ggml.bos_token_id", 1, true},
+        [GGUF_SPECIAL_EOS] = {"tokenizer.ggml.eos_token_id", 2, true},
+        [GGUF_SPECIAL_EOT] = {"tokenizer.ggml.eot_token_id", -1, true},
+        [GGUF_SPECIAL_EOM] = {"tokenizer.ggml.eom_token_id", -1, true},
+        [GGUF_SPECIAL_UNKNOWN] = {"tokenizer.ggml.unknown_token_id", 0, false},
+        [GGUF_SPECIAL_SEPARATOR] = {"tokenizer.ggml.seperator_token_id", -1, false}, /* spelt so */
+        [GGUF_SPECIAL_PADDING] = {"tokenizer.ggml.padding_token_id", -1, false},
+        [GGUF_SPECIAL_CLS] = {"tokenizer.ggml.cls_token_id", -1, false},
+        [GGUF_SPECIAL_MASK] = {"tokenizer.ggml.mask_token_id", -1, false},
+    };
+    *id = is_sentencepiece && tokens[which].sentencepiece_id < n ? tokens[which].sentencepiece_id
+                                                                 : -1;
+    int rc = gguf_read_int(gguf, tokens[which].key, 0, n - 1, id, err);
+    if (rc != ERR_FORMAT || tokens[which].is_needed) return rc;
     *id = -1;
     return 0;
 }

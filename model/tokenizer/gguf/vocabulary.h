@@ -45,8 +45,21 @@ int gguf_tokens_read(struct gguf_vocabulary *v, const struct gguf *gguf, struct 
 int gguf_vocabulary_read(struct gguf_vocabulary *v, const struct gguf *gguf, struct error *err);
 void gguf_vocabulary_free(struct gguf_vocabulary *v);
 
-/* Reads the token that `key` names; *id keeps its value, the default, without this key. n: ids of
- * the file. is_needed: an id outside of 0 .. n-1 is an error, otherwise it is none (-1).
- * Errors: ERR_FORMAT. */
-int gguf_read_token_id(const struct gguf *gguf, const char *key, int n, bool is_needed, int *id,
-                       struct error *err);
+/* Tokens that keys of the file name. */
+enum gguf_special {
+    GGUF_SPECIAL_BOS,
+    GGUF_SPECIAL_EOS,
+    GGUF_SPECIAL_EOT,
+    GGUF_SPECIAL_EOM,
+    GGUF_SPECIAL_UNKNOWN,
+    GGUF_SPECIAL_SEPARATOR,
+    GGUF_SPECIAL_PADDING,
+    GGUF_SPECIAL_CLS,
+    GGUF_SPECIAL_MASK
+};
+
+/* Reads the id of a token. Where the key is missing, it is SentencePiece's usual one, or none (-1).
+ * n: ids of the file. Errors: ERR_FORMAT the id of a token that begins or ends a text is outside of
+ * 0 .. n-1; of the others it is none then. */
+int gguf_read_special_id(const struct gguf *gguf, enum gguf_special which, int n,
+                         bool is_sentencepiece, int *id, struct error *err);
