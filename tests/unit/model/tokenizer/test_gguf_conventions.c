@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "model/tokenizer/chat_template.h"
+#include "model/tokenizer/gguf/chat.h"
 #include "model/tokenizer/gguf/ends.h"
 #include "tests/support/gguf_tokenizer_file.h"
 
@@ -123,6 +124,38 @@ START_TEST(chat_template_is_that_of_the_file)
 }
 END_TEST
 
+/* The texts of special tokens, as JSON with sorted keys. */
+static void check_special(struct file *f, const char *wanted)
+{
+    json_t *special;
+    struct gguf *gguf = finish(f);
+    CHECK_OK(gguf_special_texts(&special, gguf, &err));
+    char *shown = json_dumps(special, JSON_SORT_KEYS | JSON_COMPACT);
+    ck_assert_str_eq(shown, wanted);
+    free(shown);
+    json_decref(special);
+    gguf_close(gguf);
+    gguf_writer_free(&f->w);
+}
+
+START_TEST(sentencepiece_file_that_names_no_ids_has_the_usual_special_tokens)
+{
+    static const char *const two[] = {"<unk>", "<s>"};
+    struct file f;
+    begin_pieces(&f, NULL);
+    check_special(&f, "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\",\"unk_token\":\"<unk>\"}");
+    begin_pieces(&f, NULL);
+    put_id(&f, "tokenizer.ggml.unknown_token_id", 99); /* no token, and no error */
+    put_id(&f, "tokenizer.ggml.bos_token_id", 2);
+    check_special(&f, "{\"bos_token\":\"</s>\",\"eos_token\":\"</s>\"}");
+    begin(&f, "llama", NULL); /* too few tokens for the end's */
+    put_texts(&f, "tokenizer.ggml.tokens", two, COUNT(two));
+    check_special(&f, "{\"bos_token\":\"<s>\",\"unk_token\":\"<unk>\"}");
+    begin_letters(&f, "gpt-2");
+    check_special(&f, "{}");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gguf_conventions");
@@ -130,6 +163,7 @@ int main(void)
     tcase_add_test(tcase, ends_are_those_of_the_keys_and_the_known_texts);
     tcase_add_test(tcase, tag_that_is_no_control_token_ends_nothing);
     tcase_add_test(tcase, chat_template_is_that_of_the_file);
+    tcase_add_test(tcase, sentencepiece_file_that_names_no_ids_has_the_usual_special_tokens);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
