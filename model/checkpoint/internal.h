@@ -57,7 +57,7 @@ struct checkpoint {
     struct quant_scheme scheme;
     char unknown_keys[CONFIG_UNKNOWN_BYTES];                   /* "": there are none */
     char remarks[CHECKPOINT_REMARKS][CHECKPOINT_REMARK_BYTES]; /* "": nothing to say */
-    struct renamed_tensor *renamed; /* what renamed tensors point to; NULL: none are (names.c) */
+    struct renamed_tensor *renamed; /* what renamed tensors point to; NULL: none are (rename.c) */
     struct tensor *tensors;         /* ascending by name once open is done */
     size_t n_tensors;
     struct weight_file *files;
@@ -106,7 +106,7 @@ const char *checkpoint_shown_name(const struct checkpoint *ck, const char *name,
 /* "config.json", or the words for what a GGUF file has in its place. */
 const char *checkpoint_config_words(const struct checkpoint *ck);
 
-/* names.c: gives the tensors of the files the names that the layout has. is_text_part: config.json
+/* rename.c: gives the tensors of the files the names that the layout has. is_text_part: config.json
  * is of a model that also sees. Errors: ERR_FORMAT, ERR_NO_MEMORY. */
 int checkpoint_rename_tensors(struct checkpoint *ck, bool is_text_part, struct error *err);
 
