@@ -8,8 +8,8 @@
 #include "client/client.h"
 #include "client/terminal.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/checkpoint/kinds.h"
 #include "model/checkpoint/served_name.h"
+#include "model/checkpoint/type_counts.h"
 #include "model/tokenizer/tokenizer.h"
 
 enum { NAME_BYTES = 256 };
@@ -18,8 +18,8 @@ struct local_model {
     struct checkpoint *ck;
     const struct model_config *cfg;
     char name[NAME_BYTES];
-    struct kind_count kinds[STORED_KINDS_MAX];
-    int n_kinds;
+    struct type_count types[TYPE_COUNTS_MAX];
+    int n_types;
     uint64_t n_bytes, n_parameters;
     struct tokenizer *tok; /* NULL: there is none that is understood */
     struct error no_tok;   /* why */
@@ -32,9 +32,9 @@ static void count(struct local_model *m)
     for (size_t i = 0; i < n; i++) {
         m->n_parameters += (uint64_t)specs[i].n_rows * (uint64_t)specs[i].n_cols;
     }
-    m->n_kinds = checkpoint_kinds(m->ck, m->kinds);
-    for (int i = 0; i < m->n_kinds; i++) {
-        m->n_bytes += m->kinds[i].n_bytes;
+    m->n_types = checkpoint_count_types(m->ck, m->types);
+    for (int i = 0; i < m->n_types; i++) {
+        m->n_bytes += m->types[i].n_bytes;
     }
 }
 
@@ -60,11 +60,11 @@ static void model_close(struct local_model *m)
     checkpoint_close(m->ck);
 }
 
-static void print_kind(const struct kind_count *kind, const char *name)
+static void print_type(const struct type_count *type, const char *name)
 {
-    printf("%-22s%s: %d tensor%s, %.1f MB", name, kind->name, kind->n_tensors,
-           kind->n_tensors == 1 ? "" : "s", (double)kind->n_bytes * 1e-6);
-    if (kind->n_rounded) printf(", %d of them rounded to bf16 when loaded", kind->n_rounded);
+    printf("%-22s%s: %d tensor%s, %.1f MB", name, type->name, type->n_tensors,
+           type->n_tensors == 1 ? "" : "s", (double)type->n_bytes * 1e-6);
+    if (type->n_rounded) printf(", %d of them rounded to bf16 when loaded", type->n_rounded);
     fputc('\n', stdout);
 }
 
@@ -75,8 +75,8 @@ static void print_model(const struct local_model *m)
     terminal_row("architecture", cfg->architecture);
     printf("%-22s%.1f million\n", "parameters", (double)m->n_parameters * 1e-6);
     printf("%-22s%.1f MB\n", "weights", (double)m->n_bytes * 1e-6);
-    for (int i = 0; i < m->n_kinds; i++) {
-        print_kind(&m->kinds[i], i ? "" : "tensors");
+    for (int i = 0; i < m->n_types; i++) {
+        print_type(&m->types[i], i ? "" : "tensors");
     }
     terminal_row_number("layers", cfg->n_layers);
     terminal_row_number("width", cfg->dim);
@@ -97,14 +97,14 @@ static void print_model(const struct local_model *m)
     }
 }
 
-static json_t *kinds_json(const struct local_model *m)
+static json_t *types_json(const struct local_model *m)
 {
     json_t *list = json_array();
-    for (int i = 0; i < m->n_kinds; i++) {
-        const struct kind_count *kind = &m->kinds[i];
-        json_array_append_new(list, json_pack("{ss si si sI}", "type", kind->name, "tensors",
-                                              kind->n_tensors, "rounded", kind->n_rounded, "bytes",
-                                              (json_int_t)kind->n_bytes));
+    for (int i = 0; i < m->n_types; i++) {
+        const struct type_count *type = &m->types[i];
+        json_array_append_new(list, json_pack("{ss si si sI}", "type", type->name, "tensors",
+                                              type->n_tensors, "rounded", type->n_rounded, "bytes",
+                                              (json_int_t)type->n_bytes));
     }
     return list;
 }
@@ -114,7 +114,7 @@ static json_t *model_json(const struct local_model *m)
     const struct model_config *cfg = m->cfg;
     return json_pack("{ss ss sI sI so si si si si si si si si si so}", "model", m->name,
                      "architecture", cfg->architecture, "parameters", (json_int_t)m->n_parameters,
-                     "weight_bytes", (json_int_t)m->n_bytes, "types", kinds_json(m), "n_layers",
+                     "weight_bytes", (json_int_t)m->n_bytes, "types", types_json(m), "n_layers",
                      cfg->n_layers, "width", cfg->dim, "mlp_width", cfg->ffn_dim, "n_heads",
                      cfg->n_heads, "n_kv_heads", cfg->n_kv_heads, "head_width", cfg->head_dim,
                      "vocab_size", cfg->vocab_size, "context_limit", cfg->max_positions, "n_slices",

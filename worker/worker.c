@@ -13,8 +13,8 @@
 #include "base/log.h"
 #include "base/system/process.h"
 #include "base/threads/beat.h"
-#include "model/checkpoint/kinds.h"
 #include "model/checkpoint/served_name.h"
+#include "model/checkpoint/type_counts.h"
 #include "model/tokenizer/tokenizer.h"
 #include "proto/step_limit.h"
 #include "worker/address.h"
@@ -318,10 +318,10 @@ static void show_cache(const struct worker *w)
 static void show_ready(const struct worker *w, int64_t load_ms)
 {
     char pin[PIN_TEXT_BYTES], ends[ENDS_TEXT_BYTES];
-    char tensors[STORED_KINDS_BYTES], rounded[STORED_KINDS_BYTES];
+    char tensors[TYPE_COUNTS_BYTES], rounded[TYPE_COUNTS_BYTES];
     const struct model *model = verifier_model(w->verifier);
     const struct pack_cache_report *report = model_pack_report(model);
-    checkpoint_show_kinds(w->checkpoint, tensors, rounded);
+    checkpoint_show_types(w->checkpoint, tensors, rounded);
     log_line(LOG_LEVEL_INFO, "ready",
              "rank=%d ranks=%d collectives=%s address=%s model=%s arithmetic=%s kernels=%s "
              "kernels_reason=\"%s\" threads=%d pin=%s weights_mb=%zu kv_mb=%zu pack_cache=%s "

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "model/checkpoint/config/config_fields.h"
-#include "model/checkpoint/kinds.h"
+#include "model/checkpoint/type_counts.h"
 #include "model/numerics/block.h"
 #include "tests/support/forward_util.h"
 #include "tests/support/gguf_writer.h"
@@ -254,18 +254,18 @@ static void write_mixture(const char *path)
 START_TEST(a_mixture_of_blocks_computes_the_same_on_two_ranks)
 {
     char folder[] = "/tmp/test_gguf_model.XXXXXX", path[PATH_BYTES];
-    int n_vocab, n_kinds = 0;
-    struct kind_count kinds[STORED_KINDS_MAX];
+    int n_vocab, n_types = 0;
+    struct type_count types[TYPE_COUNTS_MAX];
     struct checkpoint *ck;
     ck_assert_ptr_nonnull(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/mixture.gguf", folder);
     write_mixture(path);
     CHECK_OK(checkpoint_open(&ck, path, &err));
     ck_assert_int_eq(config_slices(checkpoint_config(ck)), 2);
-    n_kinds = checkpoint_kinds(ck, kinds);
-    ck_assert_int_eq(n_kinds, 7);
-    ck_assert_str_eq(kinds[0].name, "Q6_K");
-    ck_assert_int_eq(kinds[0].n_tensors, 3);
+    n_types = checkpoint_count_types(ck, types);
+    ck_assert_int_eq(n_types, 7);
+    ck_assert_str_eq(types[0].name, "Q6_K");
+    ck_assert_int_eq(types[0].n_tensors, 3);
     checkpoint_close(ck);
     float *one = logits_of(path, 1, &n_vocab), *two = logits_of(path, 2, &n_vocab);
     ck_assert(is_same(one, two, n_vocab));

@@ -2,7 +2,7 @@
 /* GGUF files as checkpoints: what the metadata say about the config, and the sentence that metadata
  * and tensors which make no model, or one that is not understood, are refused with. */
 #include "model/checkpoint/checkpoint.h"
-#include "model/checkpoint/kinds.h"
+#include "model/checkpoint/type_counts.h"
 
 #include <unistd.h>
 
@@ -199,7 +199,7 @@ static void two_two(struct gguf_writer *w, const char *key)
 START_TEST(metadata_become_the_config)
 {
     struct checkpoint *ck;
-    char kinds[STORED_KINDS_BYTES], rounded[STORED_KINDS_BYTES];
+    char types[TYPE_COUNTS_BYTES], rounded[TYPE_COUNTS_BYTES];
     edit("llama.attention.head_count_kv", two_two);
     edit("llama.rope.scaling.type", yarn);
     edit("llama.rope.scaling.factor", four);
@@ -220,8 +220,8 @@ START_TEST(metadata_become_the_config)
     ck_assert(cfg->bos_id == 1 && cfg->ends.n == 1 && cfg->ends.ids[0] == 3);
     ck_assert(cfg->sampling.temperature == 0.5f && cfg->sampling.top_k == 8);
     ck_assert_ptr_null(checkpoint_remark(ck, CHECKPOINT_UNKNOWN_KEYS));
-    checkpoint_show_kinds(ck, kinds, rounded);
-    ck_assert_str_eq(kinds, "F32:12");
+    checkpoint_show_types(ck, types, rounded);
+    ck_assert_str_eq(types, "F32:12");
     ck_assert_str_eq(rounded, "F32:8");
     checkpoint_close(ck);
 }

@@ -1,5 +1,5 @@
 /* The types of a model's tensors. */
-#include "model/checkpoint/kinds.h"
+#include "model/checkpoint/type_counts.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -32,17 +32,17 @@ static bool is_multiplied(const struct checkpoint *ck, enum tensor_role role)
            role == ROLE_FROM_FFN;
 }
 
-static struct kind_count *find(struct kind_count *kinds, int *n, const char *name)
+static struct type_count *find(struct type_count *types, int *n, const char *name)
 {
     for (int i = 0; i < *n; i++) {
-        if (strcmp(kinds[i].name, name) == 0) return &kinds[i];
+        if (strcmp(types[i].name, name) == 0) return &types[i];
     }
-    if (*n == STORED_KINDS_MAX) return NULL;
-    kinds[*n] = (struct kind_count){.name = name};
-    return &kinds[(*n)++];
+    if (*n == TYPE_COUNTS_MAX) return NULL;
+    types[*n] = (struct type_count){.name = name};
+    return &types[(*n)++];
 }
 
-int checkpoint_kinds(const struct checkpoint *ck, struct kind_count kinds[STORED_KINDS_MAX])
+int checkpoint_count_types(const struct checkpoint *ck, struct type_count types[TYPE_COUNTS_MAX])
 {
     size_t n_specs;
     const struct tensor_spec *specs = checkpoint_tensors(ck, &n_specs);
@@ -53,34 +53,34 @@ int checkpoint_kinds(const struct checkpoint *ck, struct kind_count kinds[STORED
         if (checkpoint_find(ck, specs[i].name, specs[i].n_rows, specs[i].n_cols, &weight, &err)) {
             continue;
         }
-        struct kind_count *kind = find(kinds, &n, name_of(&weight));
-        if (!kind) continue;
+        struct type_count *type = find(types, &n, name_of(&weight));
+        if (!type) continue;
         bool is_wide = weight.dtype == DTYPE_F32 || weight.dtype == DTYPE_F16;
-        kind->n_tensors++;
+        type->n_tensors++;
         if (!weight.data) continue;
-        if (is_wide && is_multiplied(ck, specs[i].role)) kind->n_rounded++;
-        kind->n_bytes += weight_data_bytes(&weight);
-        if (weight.scales) kind->n_bytes += weight_scale_bytes(&weight);
+        if (is_wide && is_multiplied(ck, specs[i].role)) type->n_rounded++;
+        type->n_bytes += weight_data_bytes(&weight);
+        if (weight.scales) type->n_bytes += weight_scale_bytes(&weight);
     }
     return n;
 }
 
-static void show(char text[STORED_KINDS_BYTES], const char *name, int n)
+static void show(char text[TYPE_COUNTS_BYTES], const char *name, int n)
 {
     size_t len = strcmp(text, "none") == 0 ? 0 : strlen(text);
-    if (n == 0 || len >= STORED_KINDS_BYTES) return;
-    snprintf(text + len, STORED_KINDS_BYTES - len, "%s%s:%d", len ? "," : "", name, n);
+    if (n == 0 || len >= TYPE_COUNTS_BYTES) return;
+    snprintf(text + len, TYPE_COUNTS_BYTES - len, "%s%s:%d", len ? "," : "", name, n);
 }
 
-void checkpoint_show_kinds(const struct checkpoint *ck, char text[STORED_KINDS_BYTES],
-                           char rounded[STORED_KINDS_BYTES])
+void checkpoint_show_types(const struct checkpoint *ck, char text[TYPE_COUNTS_BYTES],
+                           char rounded[TYPE_COUNTS_BYTES])
 {
-    struct kind_count kinds[STORED_KINDS_MAX];
-    int n = checkpoint_kinds(ck, kinds);
+    struct type_count types[TYPE_COUNTS_MAX];
+    int n = checkpoint_count_types(ck, types);
     strcpy(text, "none");
     strcpy(rounded, "none");
     for (int i = 0; i < n; i++) {
-        show(text, kinds[i].name, kinds[i].n_tensors);
-        show(rounded, kinds[i].name, kinds[i].n_rounded);
+        show(text, types[i].name, types[i].n_tensors);
+        show(rounded, types[i].name, types[i].n_rounded);
     }
 }

@@ -6,9 +6,9 @@
 
 #include "model/checkpoint/checkpoint.h"
 
-enum { STORED_KINDS_MAX = 32, STORED_KINDS_BYTES = 512 };
+enum { TYPE_COUNTS_MAX = 32, TYPE_COUNTS_BYTES = 512 };
 
-struct kind_count {
+struct type_count {
     const char *name; /* "Q4_K", "BF16", "int8"; of a synthetic model "synthetic" */
     int n_tensors;
     int n_rounded; /* matrices of them whose elements are rounded to bf16 */
@@ -16,10 +16,10 @@ struct kind_count {
 };
 
 /* Counts the tensors that the config asks for, by their types, in the order in which they come
- * first. Returns the number of kinds. */
-int checkpoint_kinds(const struct checkpoint *ck, struct kind_count kinds[STORED_KINDS_MAX]);
+ * first. Returns the number of types. */
+int checkpoint_count_types(const struct checkpoint *ck, struct type_count types[TYPE_COUNTS_MAX]);
 
 /* Writes "F32:57,Q8_0:155" into text, and into rounded the matrices that are rounded to bf16, in
  * the same form; "none". */
-void checkpoint_show_kinds(const struct checkpoint *ck, char text[STORED_KINDS_BYTES],
-                           char rounded[STORED_KINDS_BYTES]);
+void checkpoint_show_types(const struct checkpoint *ck, char text[TYPE_COUNTS_BYTES],
+                           char rounded[TYPE_COUNTS_BYTES]);
