@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "base/text/hub_cache.h"
+#include "base/system/hub_cache.h"
 #include "base/threads/pool.h"
 #include "comm/roster.h"
 #include "coordinator/credentials.h"

@@ -9,7 +9,7 @@
 #include <xxhash.h>
 
 #include "base/memory.h"
-#include "base/text/hub_cache.h"
+#include "base/system/hub_cache.h"
 #include "model/checkpoint/config/config_fields.h"
 #include "model/checkpoint/internal.h"
 #include "model/checkpoint/layers.h"

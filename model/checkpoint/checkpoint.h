@@ -28,7 +28,7 @@
 #include "model/checkpoint/layout.h"
 #include "model/checkpoint/remark.h"
 
-/* name: a folder, ORG/NAME of the Hugging Face cache (base/text/hub_cache.h), a GGUF file or
+/* name: a folder, ORG/NAME of the Hugging Face cache (base/system/hub_cache.h), a GGUF file or
  * "synthetic:...", with or without a list of layers. Errors: ERR_NOT_FOUND, ERR_FORMAT,
  * ERR_UNSUPPORTED, ERR_IO, ERR_ARGUMENT for a synthetic name or a list that makes no sense. Every
  * tensor that the config asks for is looked up and checked here, so that a model that lacks one, or

@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 
 #include "base/memory.h"
-#include "base/text/hub_cache.h"
+#include "base/system/hub_cache.h"
+#include "base/system/model_folder.h"
 #include "base/text/json.h"
-#include "base/text/model_folder.h"
 #include "model/checkpoint/config/config_parse.h"
 #include "model/checkpoint/internal.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/text/hub_cache.h"
+#include "base/system/hub_cache.h"
 #include "model/checkpoint/layers.h"
 
 enum { PATH_BYTES = 4096 };

@@ -6,9 +6,9 @@
 
 #include "base/memory.h"
 #include "base/system/file.h"
-#include "base/text/hub_cache.h"
+#include "base/system/hub_cache.h"
+#include "base/system/model_folder.h"
 #include "base/text/json.h"
-#include "base/text/model_folder.h"
 #include "model/tokenizer/internal.h"
 #include "model/tokenizer/named_tokens.h"
 

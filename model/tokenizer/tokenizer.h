@@ -16,7 +16,7 @@ struct tokenizer;
 
 /* Reads FOLDER/tokenizer.json, and the tokens that tokenizer_config.json, special_tokens_map.json
  * and added_tokens.json name, where there are such files. name: the folder, a model of the
- * Hugging Face cache (base/text/hub_cache.h), or a GGUF file.
+ * Hugging Face cache (base/system/hub_cache.h), or a GGUF file.
  * Errors: ERR_NOT_FOUND, ERR_FORMAT, ERR_UNSUPPORTED (names the component that is not
  * understood). */
 int tokenizer_open(struct tokenizer **tok, const char *name, struct error *err);

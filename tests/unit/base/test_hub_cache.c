@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=base timeout=60 */
 /* Names of models in the cache of huggingface_hub, in caches that are made here. */
-#include "base/text/hub_cache.h"
+#include "base/system/hub_cache.h"
 
 #include <stdio.h>
 #include <stdlib.h>

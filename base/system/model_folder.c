@@ -1,5 +1,5 @@
 /* Why a name is no model folder. */
-#include "base/text/model_folder.h"
+#include "base/system/model_folder.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/text/hub_cache.h"
+#include "base/system/hub_cache.h"
 
 static const char what_is_read[] =
     "Outrider reads GGUF files, and Hugging Face folders: config.json, tokenizer.json and "

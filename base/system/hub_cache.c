@@ -1,5 +1,5 @@
 /* Names of models in the cache of huggingface_hub. */
-#include "base/text/hub_cache.h"
+#include "base/system/hub_cache.h"
 
 #include <dirent.h>
 #include <stdio.h>
