@@ -8,13 +8,13 @@ Usage: test_weights.py BUILD_FOLDER
 import json
 import os
 import shutil
-import struct
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from cluster import MPI_ENVIRONMENT, MPI_FLAGS, TALES, Program, descendants, is_alive, wait_until
 from fault_util import PATIENCE, FaultTest, World, main, program
+from safetensors_file import read_header
 
 TARGET = os.path.join(TALES, "target")
 SAMPLES, SAMPLE_BYTES = 8, 256
@@ -23,10 +23,8 @@ REFUSAL = "is not the same on ranks"
 
 def tensor_range(path, name):
     """First and last + 1 byte of a tensor in a safetensors file."""
-    with open(path, "rb") as file:
-        size, = struct.unpack("<Q", file.read(8))
-        begin, end = json.loads(file.read(size))[name]["data_offsets"]
-    return 8 + size + begin, 8 + size + end
+    header, start = read_header(path)
+    return tuple(start + at for at in header[name]["data_offsets"])
 
 
 def zero_unsampled(path, name):

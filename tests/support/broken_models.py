@@ -6,6 +6,7 @@ import shutil
 import struct
 
 from cluster import TALES
+from safetensors_file import read_parts, write_parts
 
 SOUND = os.path.join(TALES, "draft")
 WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
@@ -20,17 +21,11 @@ def copy(folder, source=SOUND):
 
 
 def read_weights(folder):
-    """(header as a dict, data)"""
-    with open(os.path.join(folder, WEIGHTS), "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        return json.loads(file.read(length)), file.read()
+    return read_parts(os.path.join(folder, WEIGHTS))
 
 
 def write_weights(folder, header, data, length=None):
-    """header is a dict or bytes; length is what the file says of it."""
-    raw = header if isinstance(header, bytes) else json.dumps(header).encode()
-    with open(os.path.join(folder, WEIGHTS), "wb") as file:
-        file.write(struct.pack("<Q", len(raw) if length is None else length) + raw + data)
+    write_parts(os.path.join(folder, WEIGHTS), header, data, length)
 
 
 def write(folder, name, text):

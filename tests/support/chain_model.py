@@ -5,6 +5,8 @@ import json
 import os
 import struct
 
+from safetensors_file import write_tensors
+
 DIM, HEADS, HEAD_DIM, FFN = 304, 4, 16, 64
 LOGIT = 30.0  # of the token that follows; all others have 0
 
@@ -19,11 +21,11 @@ def _matrix(rows, columns, entries=()):
     for row, column, value in entries:
         at = 2 * (row * columns + column)
         data[at:at + 2] = _bf16(value)
-    return [rows, columns], bytes(data)
+    return "BF16", [rows, columns], bytes(data)
 
 
 def _ones(n):
-    return [n], _bf16(1.0) * n
+    return "BF16", [n], _bf16(1.0) * n
 
 
 def _tensors(follows, vocab):
@@ -44,19 +46,6 @@ def _tensors(follows, vocab):
     for name in "qkv":
         tensors[f"{layer}self_attn.{name}_proj.weight"] = _matrix(HEADS * HEAD_DIM, DIM)
     return tensors
-
-
-def _write_weights(path, tensors):
-    header, parts, offset = {}, [], 0
-    for name, (shape, data) in tensors.items():
-        header[name] = {"dtype": "BF16", "shape": shape,
-                        "data_offsets": [offset, offset + len(data)]}
-        parts.append(data)
-        offset += len(data)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + b"".join(parts))
 
 
 def _byte_names():
@@ -100,7 +89,7 @@ def write_chain_model(folder, chains, *, vocab=300, added=(), in_vocabulary=None
     text, or to what becomes JSON."""
     os.makedirs(folder)
     follows = {a: b for chain in chains for a, b in zip(chain, chain[1:])}
-    _write_weights(os.path.join(folder, "model.safetensors"), _tensors(follows, vocab))
+    write_tensors(os.path.join(folder, "model.safetensors"), _tensors(follows, vocab))
     tokenizer = _tokenizer(vocab, added)
     tokenizer["post_processor"] = post_processor
     words = tokenizer["model"]["vocab"]

@@ -3,7 +3,8 @@ than that of its tokenizer."""
 import json
 import os
 import shutil
-import struct
+
+from safetensors_file import read_tensors, write_tensors
 
 
 def write_cut_model(folder, like, n_vocab):
@@ -25,25 +26,11 @@ def write_cut_model(folder, like, n_vocab):
 
 def _cut_tensors(old, new, whole, n_vocab):
     """Rows lie one after the other, so a matrix of fewer rows is the beginning of its bytes."""
-    with open(old, "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        tensors = json.loads(file.read(length))
-        data = file.read()
-    header, parts, offset, n_cut = {}, [], 0, 0
-    for name, entry in tensors.items():
-        if name == "__metadata__":
-            continue
-        begin, end = entry["data_offsets"]
-        shape = list(entry["shape"])
+    tensors, n_cut = {}, 0
+    for name, (dtype, shape, data) in read_tensors(old).items():
         if len(shape) == 2 and shape[0] == whole:
-            end = begin + (end - begin) // whole * n_vocab
-            shape[0], n_cut = n_vocab, n_cut + 1
-        header[name] = {"dtype": entry["dtype"], "shape": shape,
-                        "data_offsets": [offset, offset + end - begin]}
-        parts.append(data[begin:end])
-        offset += end - begin
+            shape, data = [n_vocab, shape[1]], data[:len(data) // whole * n_vocab]
+            n_cut += 1
+        tensors[name] = dtype, shape, data
     assert n_cut > 0, f"no matrix of {whole} rows in {old}"
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(new, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + b"".join(parts))
+    write_tensors(new, tensors)

@@ -1,18 +1,12 @@
 """A model folder with the shape and the tokenizer of another and random weights: a draft that
 guesses badly, for tests that must hold whatever the draft is."""
 import array
-import json
 import os
 import random
 import shutil
-import struct
 import sys
 
-
-def _read_header(path):
-    with open(path, "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        return json.loads(file.read(length))
+from safetensors_file import read_header, write_tensors
 
 
 def _bf16(values):
@@ -44,17 +38,8 @@ def write_random_model(folder, like, seed, deviation=0.05):
         if name.endswith(".json"):
             shutil.copy(os.path.join(like, name), folder)
     generator = random.Random(seed)
-    header, parts, offset = {}, [], 0
-    for name, entry in _read_header(os.path.join(like, "model.safetensors")).items():
-        if name == "__metadata__":
-            continue
-        data = _tensor(entry["shape"], generator, deviation)
-        header[name] = {"dtype": "BF16", "shape": entry["shape"],
-                        "data_offsets": [offset, offset + len(data)]}
-        parts.append(data)
-        offset += len(data)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + b"".join(parts))
+    header, _ = read_header(os.path.join(like, "model.safetensors"))
+    write_tensors(os.path.join(folder, "model.safetensors"),
+                  {name: ("BF16", entry["shape"], _tensor(entry["shape"], generator, deviation))
+                   for name, entry in header.items() if name != "__metadata__"})
     return folder

@@ -18,6 +18,8 @@ import sys
 
 import numpy
 
+from safetensors_file import write_tensors
+
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q",
            12: "d"}
 STRING, ARRAY = 8, 9
@@ -128,20 +130,6 @@ def published_weights(gguf):
     if len(weights) != len(gguf.tensors):
         raise ValueError(f"{len(gguf.tensors)} tensors in the GGUF file, {len(weights)} known")
     return weights
-
-
-def write_safetensors(path, weights):
-    header, at = {"__metadata__": {"format": "pt"}}, 0
-    for name, values in weights.items():
-        header[name] = {"dtype": "BF16", "shape": list(values.shape),
-                        "data_offsets": [at, at + 2 * values.size]}
-        at += 2 * values.size
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for values in weights.values():
-            file.write(to_bf16(values).tobytes())
 
 
 def config(values):
@@ -257,7 +245,9 @@ def make_folder(folder, path=None):
             "tokenizer_config.json": tokenizer_config(values)}.items():
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
             json.dump(content, file, indent=2, ensure_ascii=False)
-    write_safetensors(os.path.join(folder, "model.safetensors"), published_weights(gguf))
+    write_tensors(os.path.join(folder, "model.safetensors"),
+                  {name: ("BF16", values.shape, to_bf16(values).tobytes())
+                   for name, values in published_weights(gguf).items()}, {"format": "pt"})
 
 
 if __name__ == "__main__":

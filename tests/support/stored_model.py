@@ -8,6 +8,8 @@ import shutil
 import struct
 import sys
 
+from safetensors_file import read_tensors, write_tensors
+
 
 def _float(bf16):
     return struct.unpack("<f", struct.pack("<I", bf16 << 16))[0]
@@ -54,30 +56,14 @@ def write_stored_model(folder, like, kind):
     dtype, largest, number, config = KINDS[kind]
     shutil.copytree(like, folder)
     path = os.path.join(folder, "model.safetensors")
-    with open(path, "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        header, data = json.loads(file.read(length)), file.read()
-    new, parts, at = {}, [], 0
-
-    def add(name, dtype, shape, part):
-        nonlocal at
-        new[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(part)]}
-        parts.append(part)
-        at += len(part)
-
-    for name, entry in header.items():
-        if name == "__metadata__":
-            continue
-        part = data[slice(*entry["data_offsets"])]
-        if not name.endswith("_proj.weight"):
-            add(name, entry["dtype"], entry["shape"], part)
-            continue
-        stored, scale = _store(part, largest, number)
-        add(name, dtype, entry["shape"], stored)
-        add(name + "_scale", "F32", [1], scale)
-    text = json.dumps(new).encode()
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + b"".join(parts))
+    tensors = {}
+    for name, (old, shape, data) in read_tensors(path).items():
+        tensors[name] = old, shape, data
+        if name.endswith("_proj.weight"):
+            stored, scale = _store(data, largest, number)
+            tensors[name] = dtype, shape, stored
+            tensors[name + "_scale"] = "F32", [1], scale
+    write_tensors(path, tensors)
     path = os.path.join(folder, "config.json")
     with open(path, encoding="utf-8") as file:
         values = json.load(file)

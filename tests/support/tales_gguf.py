@@ -8,6 +8,8 @@ import json
 import os
 import struct
 
+from safetensors_file import read_tensors
+
 U16, U32, I32, F32, BOOL, STRING, ARRAY = 2, 4, 5, 6, 7, 8, 9
 FORMS = {U16: "<H", U32: "<I", I32: "<i", F32: "<f", BOOL: "<?"}
 TYPE_F32, TYPE_Q8_0, TYPE_BF16 = 0, 8, 30
@@ -45,14 +47,8 @@ def _read(folder):
     """(config, {name: (shape, bf16 bytes)})"""
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
         config = json.load(file)
-    with open(os.path.join(folder, "model.safetensors"), "rb") as file:
-        data = file.read()
-    n = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:8 + n])
-    header.pop("__metadata__", None)
-    return config, {name: (entry["shape"], data[8 + n + entry["data_offsets"][0]:
-                                                8 + n + entry["data_offsets"][1]])
-                    for name, entry in header.items()}
+    tensors = read_tensors(os.path.join(folder, "model.safetensors"))
+    return config, {name: (shape, data) for name, (_, shape, data) in tensors.items()}
 
 
 def _file_name(name):

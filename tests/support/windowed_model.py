@@ -2,7 +2,8 @@
 sliding windows, factors, layers without rotation. They change its texts."""
 import json
 import os
-import struct
+
+from safetensors_file import read_header, write_tensors
 
 
 def _link_all(folder, like):
@@ -56,24 +57,16 @@ def write_mixed(folder, like, window):
                   layer_types=[("full_attention", "sliding_attention")[i % 2]
                                for i in range(n_layers)])
     _write_json(folder, "config.json", config)
-    with open(os.path.join(folder, "model.safetensors"), "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        names = [name for name in json.loads(file.read(length)) if name != "__metadata__"]
+    header, _ = read_header(os.path.join(folder, "model.safetensors"))
+    names = [name for name in header if name != "__metadata__"]
     whole, norms = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
     os.rename(os.path.join(folder, "model.safetensors"), os.path.join(folder, whole))
     places = dict.fromkeys(names, whole)
-    header = {}
-    for i in range(n_layers):
-        for part in ("q", "k"):
-            name = f"model.layers.{i}.self_attn.{part}_norm.weight"
-            offset = 2 * width * len(header)
-            header[name] = {"dtype": "BF16", "shape": [width],
-                            "data_offsets": [offset, offset + 2 * width]}
-            places[name] = norms
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(os.path.join(folder, norms), "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + b"\x80\x3f" * (width * len(header)))
+    ones = ("BF16", [width], b"\x80\x3f" * width)
+    tensors = {f"model.layers.{i}.self_attn.{part}_norm.weight": ones
+               for i in range(n_layers) for part in ("q", "k")}
+    write_tensors(os.path.join(folder, norms), tensors)
+    places.update(dict.fromkeys(tensors, norms))
     _write_json(folder, "model.safetensors.index.json",
                 {"metadata": {}, "weight_map": places})
     return folder
