@@ -71,26 +71,36 @@ struct ranked_merge {
 int rank_merges(struct ranked_merge **merges, size_t *n, const struct token_table *table,
                 const struct gguf_vocabulary *lists, struct error *err);
 
-int tokenizer_read_normalizer(struct tokenizer *tok, const json_t *node, int depth,
-                              const char *origin, struct error *err);
-int tokenizer_read_splitter(struct tokenizer *tok, const json_t *node, int depth,
-                            const char *origin, struct error *err);
+int tokenizer_read_normalizer(struct tokenizer *tok, const json_t *node, const char *origin,
+                              struct error *err);
+int tokenizer_read_splitter(struct tokenizer *tok, const json_t *node, const char *origin,
+                            struct error *err);
 /* node may be NULL: tokens are then joined by blanks, as Hugging Face does. */
 int tokenizer_read_decoder(struct tokenizer *tok, const json_t *node, const char *origin,
                            struct error *err);
 /* Needs the token table. */
-int tokenizer_read_template(struct tokenizer *tok, const json_t *node, int depth,
-                            const char *origin, struct error *err);
+int tokenizer_read_template(struct tokenizer *tok, const json_t *node, const char *origin,
+                            struct error *err);
 
-/* Helpers of the files that read components. component_type reads the member "type"; `role` names
- * the component in errors. component_unknown sets the error for a type that is not understood. */
-int component_type(const json_t *node, const char *role, const char **type, const char *origin,
-                   struct error *err);
+/* Helpers of the files that read components. */
+
+/* One of the components of tokenizer.json. */
+struct component_role {
+    const char *name; /* in errors */
+    const char *list; /* the member with the components of a Sequence */
+    /* Reads a component of this type, which is no Sequence. */
+    int (*read)(struct tokenizer *tok, const json_t *node, const char *type, const char *origin,
+                struct error *err);
+};
+
+/* Reads a component, or those of a Sequence in their order. Errors: those of role->read;
+ * ERR_FORMAT, ERR_UNSUPPORTED. */
+int component_read(struct tokenizer *tok, const struct component_role *role, const json_t *node,
+                   const char *origin, struct error *err);
+/* Sets the error for a type that is not understood; `role` names the component. */
 int component_unknown(const char *role, const char *type, const char *origin, struct error *err);
 int component_need_char(const json_t *node, const char *key, char out[8], const char *origin,
                         struct error *err);
-int component_need_list(const json_t *node, const char *key, int depth, const json_t **list,
-                        const char *origin, struct error *err);
 int component_read_replace(struct normalizer *stage, const json_t *node, const char *origin,
                            struct error *err);
 int component_read_metaspace(struct splitter *stage, const json_t *node, const char *origin,

@@ -12,8 +12,8 @@
 static const char gpt2_pattern[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-int component_type(const json_t *node, const char *role, const char **type, const char *origin,
-                   struct error *err)
+static int read_type(const json_t *node, const char *role, const char **type, const char *origin,
+                     struct error *err)
 {
     *type = NULL;
     if (!json_is_object(node)) {
@@ -23,6 +23,43 @@ int component_type(const json_t *node, const char *role, const char **type, cons
     if (rc) return rc;
     if (!*type) return error_set(err, ERR_FORMAT, "%s: a %s has no \"type\"", origin, role);
     return 0;
+}
+
+/* The list of a Sequence. */
+static int need_list(const json_t *node, const char *key, int depth, const json_t **list,
+                     const char *origin, struct error *err)
+{
+    *list = json_member(node, key);
+    if (!json_is_array(*list)) {
+        return error_set(err, ERR_FORMAT, "%s: \"%s\" is missing or not a list", origin, key);
+    }
+    if (depth >= TOKENIZER_MAX_DEPTH) {
+        return error_set(err, ERR_UNSUPPORTED, "%s: Sequences nest deeper than %d", origin,
+                         (int)TOKENIZER_MAX_DEPTH);
+    }
+    return 0;
+}
+
+/* depth: the Sequences that the component is in. */
+static int read_nested(struct tokenizer *tok, const struct component_role *role, const json_t *node,
+                       int depth, const char *origin, struct error *err)
+{
+    const char *type;
+    const json_t *list;
+    int rc = read_type(node, role->name, &type, origin, err);
+    if (rc) return rc;
+    if (strcmp(type, "Sequence") != 0) return role->read(tok, node, type, origin, err);
+    rc = need_list(node, role->list, depth, &list, origin, err);
+    for (size_t i = 0; !rc && i < json_array_size(list); i++) {
+        rc = read_nested(tok, role, json_array_get(list, i), depth + 1, origin, err);
+    }
+    return rc;
+}
+
+int component_read(struct tokenizer *tok, const struct component_role *role, const json_t *node,
+                   const char *origin, struct error *err)
+{
+    return read_nested(tok, role, node, 0, origin, err);
 }
 
 int component_unknown(const char *role, const char *type, const char *origin, struct error *err)
@@ -71,21 +108,6 @@ static int read_pattern(const json_t *node, struct pattern *pattern, const char 
     }
     struct text text = {json_string_value(found), json_string_length(found)};
     return pattern_compile(pattern, text, found == string, origin, err);
-}
-
-/* The list of a Sequence. */
-int component_need_list(const json_t *node, const char *key, int depth, const json_t **list,
-                        const char *origin, struct error *err)
-{
-    *list = json_member(node, key);
-    if (!json_is_array(*list)) {
-        return error_set(err, ERR_FORMAT, "%s: \"%s\" is missing or not a list", origin, key);
-    }
-    if (depth >= TOKENIZER_MAX_DEPTH) {
-        return error_set(err, ERR_UNSUPPORTED, "%s: Sequences nest deeper than %d", origin,
-                         (int)TOKENIZER_MAX_DEPTH);
-    }
-    return 0;
 }
 
 static int too_many(const char *role, int most, const char *origin, struct error *err)
@@ -139,20 +161,9 @@ static int read_prepend(struct normalizer *stage, const json_t *node, const char
     return rc ? rc : keep_content(stage, content, err);
 }
 
-int tokenizer_read_normalizer(struct tokenizer *tok, const json_t *node, int depth,
-                              const char *origin, struct error *err)
+static int read_normalizer(struct tokenizer *tok, const json_t *node, const char *type,
+                           const char *origin, struct error *err)
 {
-    const char *type;
-    int rc = component_type(node, "normalizer", &type, origin, err);
-    if (rc) return rc;
-    if (strcmp(type, "Sequence") == 0) {
-        const json_t *list;
-        rc = component_need_list(node, "normalizers", depth, &list, origin, err);
-        for (size_t i = 0; !rc && i < json_array_size(list); i++) {
-            rc = tokenizer_read_normalizer(tok, json_array_get(list, i), depth + 1, origin, err);
-        }
-        return rc;
-    }
     if (tok->normalizers.n == NORMALIZER_MAX_STAGES)
         return too_many("normalizer", NORMALIZER_MAX_STAGES, origin, err);
     struct normalizer *stage = &tok->normalizers.stages[tok->normalizers.n++];
@@ -164,6 +175,13 @@ int tokenizer_read_normalizer(struct tokenizer *tok, const json_t *node, int dep
     if (strcmp(type, "Prepend") == 0) return read_prepend(stage, node, origin, err);
     if (strcmp(type, "Replace") == 0) return component_read_replace(stage, node, origin, err);
     return component_unknown("normalizer", type, origin, err);
+}
+
+int tokenizer_read_normalizer(struct tokenizer *tok, const json_t *node, const char *origin,
+                              struct error *err)
+{
+    static const struct component_role role = {"normalizer", "normalizers", read_normalizer};
+    return component_read(tok, &role, node, origin, err);
 }
 
 /* ---- pre-tokenizer ---- */
@@ -242,20 +260,9 @@ static int read_digits(struct splitter *stage, const json_t *node, const char *o
     return rc;
 }
 
-int tokenizer_read_splitter(struct tokenizer *tok, const json_t *node, int depth,
-                            const char *origin, struct error *err)
+static int read_splitter(struct tokenizer *tok, const json_t *node, const char *type,
+                         const char *origin, struct error *err)
 {
-    const char *type;
-    int rc = component_type(node, "pre-tokenizer", &type, origin, err);
-    if (rc) return rc;
-    if (strcmp(type, "Sequence") == 0) {
-        const json_t *list;
-        rc = component_need_list(node, "pretokenizers", depth, &list, origin, err);
-        for (size_t i = 0; !rc && i < json_array_size(list); i++) {
-            rc = tokenizer_read_splitter(tok, json_array_get(list, i), depth + 1, origin, err);
-        }
-        return rc;
-    }
     if (tok->n_splitters == SPLITTER_MAX_STAGES)
         return too_many("pre-tokenizer", SPLITTER_MAX_STAGES, origin, err);
     if (tok->n_splitters && tok->splitters[tok->n_splitters - 1].kind == SPLITTER_BYTE_LEVEL) {
@@ -268,4 +275,11 @@ int tokenizer_read_splitter(struct tokenizer *tok, const json_t *node, int depth
     if (strcmp(type, "Metaspace") == 0) return component_read_metaspace(stage, node, origin, err);
     if (strcmp(type, "Digits") == 0) return read_digits(stage, node, origin, err);
     return component_unknown("pre-tokenizer", type, origin, err);
+}
+
+int tokenizer_read_splitter(struct tokenizer *tok, const json_t *node, const char *origin,
+                            struct error *err)
+{
+    static const struct component_role role = {"pre-tokenizer", "pretokenizers", read_splitter};
+    return component_read(tok, &role, node, origin, err);
 }

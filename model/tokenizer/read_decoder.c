@@ -64,20 +64,10 @@ static int read_stage(struct decoder *d, const json_t *node, const char *type, c
     return component_read_replace(&d->replaces.stages[d->replaces.n++], node, origin, err);
 }
 
-static int read_decoder(struct decoder *d, const json_t *node, int depth, const char *origin,
-                        struct error *err)
+static int read_decoder(struct tokenizer *tok, const json_t *node, const char *type,
+                        const char *origin, struct error *err)
 {
-    const char *type;
-    int rc = component_type(node, "decoder", &type, origin, err);
-    if (rc) return rc;
-    if (strcmp(type, "Sequence") == 0) {
-        const json_t *list;
-        rc = component_need_list(node, "decoders", depth, &list, origin, err);
-        for (size_t i = 0; !rc && i < json_array_size(list); i++) {
-            rc = read_decoder(d, json_array_get(list, i), depth + 1, origin, err);
-        }
-        return rc;
-    }
+    struct decoder *d = &tok->decoder;
     bool is_metaspace = strcmp(type, "Metaspace") == 0;
     if (is_metaspace || strcmp(type, "ByteLevel") == 0) {
         if (!nothing_before(d)) return misplaced(type, origin, err);
@@ -93,8 +83,9 @@ static int read_decoder(struct decoder *d, const json_t *node, int depth, const 
 int tokenizer_read_decoder(struct tokenizer *tok, const json_t *node, const char *origin,
                            struct error *err)
 {
+    static const struct component_role role = {"decoder", "decoders", read_decoder};
     tok->decoder.space_between = !node;
-    return node ? read_decoder(&tok->decoder, node, 0, origin, err) : 0;
+    return node ? component_read(tok, &role, node, origin, err) : 0;
 }
 
 /* ---- template ---- */
@@ -181,21 +172,17 @@ out:
     return rc;
 }
 
-int tokenizer_read_template(struct tokenizer *tok, const json_t *node, int depth,
-                            const char *origin, struct error *err)
+static int read_post_processor(struct tokenizer *tok, const json_t *node, const char *type,
+                               const char *origin, struct error *err)
 {
-    const char *type;
-    int rc = component_type(node, "post-processor", &type, origin, err);
-    if (rc) return rc;
-    if (strcmp(type, "Sequence") == 0) {
-        const json_t *list;
-        rc = component_need_list(node, "processors", depth, &list, origin, err);
-        for (size_t i = 0; !rc && i < json_array_size(list); i++) {
-            rc = tokenizer_read_template(tok, json_array_get(list, i), depth + 1, origin, err);
-        }
-        return rc;
-    }
     if (strcmp(type, "ByteLevel") == 0) return 0; /* trims offsets, which are not used here */
     if (strcmp(type, "TemplateProcessing") == 0) return read_template(tok, node, origin, err);
     return component_unknown("post-processor", type, origin, err);
+}
+
+int tokenizer_read_template(struct tokenizer *tok, const json_t *node, const char *origin,
+                            struct error *err)
+{
+    static const struct component_role role = {"post-processor", "processors", read_post_processor};
+    return component_read(tok, &role, node, origin, err);
 }

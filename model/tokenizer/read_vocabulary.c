@@ -334,8 +334,8 @@ static int read_components(struct reader *r, const json_t *root, struct error *e
     const json_t *normalizer = json_member(root, "normalizer");
     const json_t *splitter = json_member(root, "pre_tokenizer");
     int rc = 0;
-    if (normalizer) TRY(tokenizer_read_normalizer(tok, normalizer, 0, r->origin, err));
-    if (splitter) TRY(tokenizer_read_splitter(tok, splitter, 0, r->origin, err));
+    if (normalizer) TRY(tokenizer_read_normalizer(tok, normalizer, r->origin, err));
+    if (splitter) TRY(tokenizer_read_splitter(tok, splitter, r->origin, err));
     TRY(tokenizer_read_decoder(tok, json_member(root, "decoder"), r->origin, err));
     tok->bpe.byte_level =
         tok->n_splitters > 0 && tok->splitters[tok->n_splitters - 1].kind == SPLITTER_BYTE_LEVEL;
@@ -373,7 +373,7 @@ int tokenizer_read(struct tokenizer *tok, const json_t *root, const json_t *conf
     find_byte_tokens(tok);
     TRY(make_pieces(&r, err));
     TRY(read_added(&r, err));
-    if (post) TRY(tokenizer_read_template(tok, post, 0, origin, err));
+    if (post) TRY(tokenizer_read_template(tok, post, origin, err));
 out:
     matcher_close(&r.matcher);
     normalizer_scratch_free(&r.scratch);
