@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/system/file.h"
+#include "base/text/ending.h"
 #include "base/text/json.h"
 
 enum { FILE_BYTES_MAX = 256 << 20, PLACE_BYTES = 300 };
@@ -128,10 +129,10 @@ int recorded_texts_read(struct recorded_texts *texts, const struct tokenizer *to
                         int n_prompt, struct error *err)
 {
     char *data = NULL;
-    size_t len, name_len = strlen(path);
+    size_t len;
     int rc = 0;
     TRY(file_read_text(&data, &len, path, FILE_BYTES_MAX, err));
-    if (name_len > 6 && strcmp(path + name_len - 6, ".jsonl") == 0) {
+    if (ending_is(path, ".jsonl")) {
         rc = read_lines(texts, tok, path, data, len, err);
     } else {
         rc = read_plain(texts, tok, path, data, len, n_prompt, err);

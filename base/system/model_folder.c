@@ -9,16 +9,11 @@
 #include <sys/stat.h>
 
 #include "base/system/hub_cache.h"
+#include "base/text/ending.h"
 
 static const char what_is_read[] =
     "Outrider reads GGUF files, and Hugging Face folders: config.json, tokenizer.json and "
     "safetensors";
-
-static bool ends_with(const char *name, const char *tail)
-{
-    size_t len = strlen(name), tail_len = strlen(tail);
-    return len > tail_len && strcmp(name + len - tail_len, tail) == 0;
-}
 
 /* The first file of the folder that is called .gguf; false: there is none. */
 static bool find_gguf(const char *folder, char *found, size_t size)
@@ -27,7 +22,7 @@ static bool find_gguf(const char *folder, char *found, size_t size)
     DIR *open = opendir(folder);
     *found = '\0';
     while (open && (entry = readdir(open))) {
-        if (!ends_with(entry->d_name, ".gguf")) continue;
+        if (!ending_is(entry->d_name, ".gguf")) continue;
         if (!*found || strcmp(entry->d_name, found) < 0) snprintf(found, size, "%s", entry->d_name);
     }
     if (open) closedir(open);
@@ -41,7 +36,7 @@ int model_folder_explain(const char *name, const char *wanted, int rc, struct er
     if (stat(name, &st)) {
         if (errno != ENOENT || !*name) return rc;
         return error_set(err, ERR_NOT_FOUND, "there is no %s %.120s",
-                         ends_with(name, ".gguf") ? "file" : "folder", name);
+                         ending_is(name, ".gguf") ? "file" : "folder", name);
     }
     if (S_ISREG(st.st_mode)) {
         return error_set(err, ERR_FORMAT,

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/system/hub_cache.h"
 #include "base/system/model_folder.h"
+#include "base/text/ending.h"
 #include "base/text/json.h"
 #include "model/checkpoint/config/config_parse.h"
 #include "model/checkpoint/internal.h"
@@ -294,9 +295,7 @@ static bool has_brother(const struct checkpoint *ck, const char *file)
  * consolidated. */
 static bool is_stray(const struct checkpoint *ck, const char *file)
 {
-    static const char tail[] = ".safetensors";
-    size_t len = strlen(file), tail_len = sizeof tail - 1;
-    return len > tail_len && *file != '.' && strcmp(file + len - tail_len, tail) == 0 &&
+    return ending_is(file, ".safetensors") && *file != '.' &&
            strncmp(file, "consolidated", 12) != 0 && !is_open(ck, file);
 }
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text/ending.h"
 #include "model/checkpoint/internal.h"
 
 enum { STEM_BYTES = STORED_NAME_BYTES };
@@ -22,11 +23,9 @@ struct search {
 static bool stem_of(const char *name, char stem[STEM_BYTES])
 {
     static const char tail[] = ".weight";
-    size_t len = strlen(name), tail_len = sizeof tail - 1;
-    if (len <= tail_len || len >= STEM_BYTES || strcmp(name + len - tail_len, tail) != 0) {
-        return false;
-    }
-    snprintf(stem, STEM_BYTES, "%.*s", (int)(len - tail_len), name);
+    size_t len = strlen(name);
+    if (len >= STEM_BYTES || !ending_is(name, tail)) return false;
+    snprintf(stem, STEM_BYTES, "%.*s", (int)(len - (sizeof tail - 1)), name);
     return true;
 }
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text/ending.h"
 #include "model/checkpoint/internal.h"
 
 static int tensor_by_name(const void *left, const void *right)
@@ -25,11 +26,9 @@ const struct tensor *checkpoint_tensor(const struct checkpoint *ck, const char *
 /* Only the layers' matrices are packed. */
 bool checkpoint_is_packed(const struct checkpoint *ck, const char *name)
 {
-    static const char tail[] = "_proj.weight";
-    size_t len = strlen(name), tail_len = sizeof tail - 1;
     bool is_uniform = ck->cfg.stored == WEIGHTS_INT8 || ck->cfg.stored == WEIGHTS_INT4;
-    return !ck->gguf && is_uniform && strncmp(name, "model.layers.", 13) == 0 && len > tail_len &&
-           strcmp(name + len - tail_len, tail) == 0;
+    return !ck->gguf && is_uniform && strncmp(name, "model.layers.", 13) == 0 &&
+           ending_is(name, "_proj.weight");
 }
 
 const char *checkpoint_shown_name(const struct checkpoint *ck, const char *name,

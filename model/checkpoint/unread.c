@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/text/ending.h"
 #include "model/checkpoint/internal.h"
 
 static const char head_name[] = "lm_head.weight", embedding_name[] = "model.embed_tokens.weight";
@@ -76,12 +77,6 @@ static bool has_name(const struct names *names, const char *name)
     return bsearch(&at, names->sorted, names->n, sizeof at, by_name) != NULL;
 }
 
-static bool ends_with(const char *name, const char *tail)
-{
-    size_t len = strlen(name), tail_len = strlen(tail);
-    return len >= tail_len && strcmp(name + len - tail_len, tail) == 0;
-}
-
 /* True if the name is that of a packed matrix of the layout plus the ending of one of its parts. */
 static bool is_part(const struct checkpoint *ck, const struct names *names, const char *name)
 {
@@ -90,7 +85,7 @@ static bool is_part(const struct checkpoint *ck, const struct names *names, cons
     if (checkpoint_is_stored_part(ck, name, stored) && has_name(names, stored)) return true;
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         size_t len = strlen(name) - strlen(endings[i]);
-        if (!ends_with(name, endings[i]) || len >= sizeof matrix) continue;
+        if (!ending_is(name, endings[i]) || len >= sizeof matrix) continue;
         memcpy(matrix, name, len);
         matrix[len] = '\0';
         return checkpoint_is_packed(ck, matrix) && has_name(names, matrix);
@@ -100,8 +95,8 @@ static bool is_part(const struct checkpoint *ck, const struct names *names, cons
 
 static bool is_of_rope(const char *name)
 {
-    return ends_with(name, "rotary_emb.inv_freq") || ends_with(name, "rotary_emb.cos_cached") ||
-           ends_with(name, "rotary_emb.sin_cached");
+    return ending_is(name, "rotary_emb.inv_freq") || ending_is(name, "rotary_emb.cos_cached") ||
+           ending_is(name, "rotary_emb.sin_cached");
 }
 
 /* Tools that quantize write scales of the KV cache, and biases of zeros where a matrix has none. */
@@ -109,12 +104,12 @@ static bool is_of_quantizing(const struct checkpoint *ck, const struct tensor *t
 {
     const char *name = tensor->name;
     if (!ck->scheme.method) return false;
-    if (ends_with(name, ".k_scale") || ends_with(name, ".v_scale") || ends_with(name, ".q_scale")) {
+    if (ending_is(name, ".k_scale") || ending_is(name, ".v_scale") || ending_is(name, ".q_scale")) {
         return true;
     }
     size_t n = (size_t)(tensor->entry->end - tensor->entry->begin);
     const uint8_t *bytes = tensor->weight.data;
-    return ends_with(name, ".bias") && bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0;
+    return ending_is(name, ".bias") && bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0;
 }
 
 /* True if the name is of one of the layers after the last one that num_nextn_predict_layers

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text/ending.h"
 #include "base/text/json.h"
 
 enum { KEY_BYTES = 32 };
@@ -103,10 +104,7 @@ static bool is_standard_name(const char *name)
 /* A model may have names of its own, such as image_token, for tokens that are texts. */
 static bool is_name(const char *name, const json_t *token)
 {
-    static const char end[] = "_token";
-    size_t len = strlen(name), end_len = sizeof end - 1;
-    return is_standard_name(name) ||
-           (json_is_string(token) && len > end_len && strcmp(name + len - end_len, end) == 0);
+    return is_standard_name(name) || (json_is_string(token) && ending_is(name, "_token"));
 }
 
 /* The names of a file, without those that `over` has, too. */
