@@ -307,6 +307,18 @@ out:
     return rc;
 }
 
+/* Takes the integers of rows with scales of their own, and finds what else they need. */
+static int take_integers(const struct search *in, const struct tensor *q, struct error *err)
+{
+    int rc = 0;
+    in->out->data = q->weight.data;
+    TRY(find_row_scales(in, err));
+    TRY(find_zeros(in, err));
+    TRY(find_order(in, "weight_g_idx", err));
+out:
+    return rc;
+}
+
 static int find_packed(const struct search *in, struct error *err)
 {
     struct stored_matrix *s = &in->out->stored;
@@ -318,10 +330,7 @@ static int find_packed(const struct search *in, struct error *err)
     if (!s->bits || !has_shape(q, in->n_rows, (int64_t)dim_of(q, 1))) {
         return wrong_shape(in, q, "not words of 4 or 8 columns for each row", err);
     }
-    in->out->data = q->weight.data;
-    TRY(find_row_scales(in, err));
-    TRY(find_zeros(in, err));
-    TRY(find_order(in, "weight_g_idx", err));
+    rc = take_integers(in, q, err);
 out:
     return rc;
 }
@@ -329,15 +338,9 @@ out:
 static int find_bytes(const struct search *in, const struct tensor *q, struct error *err)
 {
     struct stored_matrix *s = &in->out->stored;
-    int rc = 0;
     s->kind = STORED_BYTES;
     s->bits = 8;
-    in->out->data = q->weight.data;
-    TRY(find_row_scales(in, err));
-    TRY(find_zeros(in, err));
-    TRY(find_order(in, "weight_g_idx", err));
-out:
-    return rc;
+    return take_integers(in, q, err);
 }
 
 /* Sets the rows and columns that share a scale: all, a row, a part of a row, or a block. */
