@@ -228,15 +228,6 @@ static float *candidate_p(const struct merge *merge, const struct edited_cut *cu
     return p;
 }
 
-static double entropy_of(const float *p, int n)
-{
-    double entropy = 0;
-    for (int i = 0; i < n; i++) {
-        if (p[i] > 0) entropy -= (double)p[i] * num_log((double)p[i]);
-    }
-    return entropy;
-}
-
 /* The n candidates that are left with their p, or the one among them that the noise picks. */
 static int kept_row(const struct merge *merge, const struct edited_known *known,
                     const struct edited_cut *cut, const float *p, int n, struct target_row *row,
@@ -257,7 +248,7 @@ static int kept_row(const struct merge *merge, const struct edited_known *known,
     }
     select_sort_ids(items, n);
     TRY(target_row_of_items(merge->arena, known, items, n, row, err));
-    row->entropy = want->rule->needs_entropy ? entropy_of(p, n) : 0;
+    row->entropy = want->rule->needs_entropy ? target_row_entropy(p, n) : 0;
 out:
     return rc;
 }

@@ -167,15 +167,6 @@ static double entropy_of_sums(const struct merge *merge, const struct normaliser
     return entropy > 0 ? entropy : 0;
 }
 
-static double entropy_of_p(const float *p, int n)
-{
-    double entropy = 0;
-    for (int i = 0; i < n; i++) {
-        if (p[i] > 0) entropy -= (double)p[i] * num_log((double)p[i]);
-    }
-    return entropy;
-}
-
 static int merge_whole(const struct merge *merge, struct target_row *row, struct error *err)
 {
     int rc = 0;
@@ -315,7 +306,7 @@ static int merge_truncated(const struct merge *merge, struct target_row *row, bo
     }
     if (want->rule->is_coupled) return coupled_row(merge, &list, n, row, err);
     rc = kept_row(merge, &list, n, row, err);
-    if (!rc && want->rule->needs_entropy) row->entropy = entropy_of_p(row->p, n);
+    if (!rc && want->rule->needs_entropy) row->entropy = target_row_entropy(row->p, n);
     return rc;
 }
 

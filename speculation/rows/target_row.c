@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "model/numerics/numerics.h"
+
 int target_row_find(const struct target_row *row, int32_t id)
 {
     int low = 0, high = row->n;
@@ -32,6 +34,15 @@ float target_row_logprob(const struct target_row *row, int32_t id)
     assert(at >= 0 || id == row->outside_id);
     float logit = at >= 0 ? row->logits[at] : row->outside_logit;
     return (float)((double)logit - row->log_z);
+}
+
+double target_row_entropy(const float *p, int n)
+{
+    double entropy = 0;
+    for (int i = 0; i < n; i++) {
+        if (p[i] > 0) entropy -= (double)p[i] * num_log((double)p[i]);
+    }
+    return entropy;
 }
 
 /* The n best tokens, each with its p; of equal ones the first that was offered is the better. */

@@ -92,6 +92,9 @@ int target_row_carry(const struct slice_row *before, struct slice_row *slices, i
 /* The log-probability of a token of the row, which is in ids or outside_id; wants_logprobs. */
 float target_row_logprob(const struct target_row *row, int32_t id);
 
+/* The entropy of p[n], in nats. */
+double target_row_entropy(const float *p, int n);
+
 /* The index of an id in the row; -1: it is not listed. */
 int target_row_find(const struct target_row *row, int32_t id);
 
