@@ -21,16 +21,12 @@ static bool sorts_all(const struct answer_item *item)
     return item->wish->has_least || item->wish->n_best > item->n_cols / SELECT_BLOCK;
 }
 
-static int n_best_most(const struct answer_item *item)
-{
-    return item->wish->n_best < item->n_cols ? item->wish->n_best : item->n_cols;
-}
-
 /* Takes the arrays of an answer. Wished ids of other slices cost 4 bytes each. */
 static int take_arrays(const struct answer_item *item, struct arena *arena, struct slice_arrays *to)
 {
     const struct row_wish *wish = item->wish;
-    size_t n_best = (size_t)n_best_most(item), n_full = wish->full ? (size_t)item->n_cols : 0;
+    size_t n_best = (size_t)answer_item_n_best(item),
+           n_full = wish->full ? (size_t)item->n_cols : 0;
     to->best_ids = arena_take(arena, n_best, sizeof *to->best_ids);
     to->best_logits = arena_take(arena, n_best, sizeof *to->best_logits);
     to->id_logits = arena_take(arena, (size_t)wish->n_ids, sizeof *to->id_logits);
@@ -210,7 +206,7 @@ static int select_best(struct slice_work *work)
 {
     const struct answer_item *item = work->item;
     const struct row_wish *wish = item->wish;
-    int most = n_best_most(item);
+    int most = answer_item_n_best(item);
     if (sorts_all(item)) {
         uint64_t *keys = work->selection;
         float least = wish->has_least ? wish->least : -INFINITY;

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/least.h"
 #include "base/memory.h"
 #include "base/rng.h"
 
@@ -52,6 +53,12 @@ struct answer_item {
     int n_cols, slice;
     const struct row_wish *wish;
 };
+
+/* The most columns that the answer lists as its best. */
+static inline int answer_item_n_best(const struct answer_item *item)
+{
+    return least(item->wish->n_best, item->n_cols);
+}
 
 /* The answer of one slice. Its arrays are in the arena of the call. */
 struct slice_row {

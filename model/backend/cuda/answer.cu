@@ -45,11 +45,6 @@ static bool is_settled(const struct answer_item *item, const struct slice_row *o
     return item->n_cols == 0 || out->code;
 }
 
-static int n_best_of(const struct answer_item *item)
-{
-    return item->wish->n_best < item->n_cols ? item->wish->n_best : item->n_cols;
-}
-
 static bool lies_in(const struct answer_item *item, int32_t id)
 {
     int64_t column = static_cast<int64_t>(id) - item->first_id;
@@ -85,7 +80,7 @@ static void count_items(struct batch *batch)
         size_t n_columns = static_cast<size_t>(n_columns_of(item));
         packing->n_jobs++;
         packing->n_columns += n_columns;
-        packing->n_words += 2 * static_cast<size_t>(n_best_of(item)) + n_columns;
+        packing->n_words += 2 * static_cast<size_t>(answer_item_n_best(item)) + n_columns;
         packing->n_words += item->wish->buckets ? 2 * ROW_BUCKETS : 0;
         packing->n_words += packing->n_words % 2; /* buckets are words of 64 bits */
         if (item->n_cols > packing->max_columns) packing->max_columns = item->n_cols;
@@ -128,7 +123,7 @@ static void pack_job(const struct answer_item *item, struct answer_job *job)
     job->logits = item->logits;
     job->first_id = item->first_id;
     job->n_cols = item->n_cols;
-    job->n_best = n_best_of(item);
+    job->n_best = answer_item_n_best(item);
     job->n_columns = n_columns_of(item);
     job->n_temperatures = wish->n_temperatures;
     if (wish->n_temperatures > 0) job->temperature = wish->temperatures[0];
