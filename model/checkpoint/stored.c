@@ -231,9 +231,9 @@ uint64_t stored_hash(const struct stored_matrix *s, int row, int col, int n)
         }
         hash = XXH3_64bits_withSeed(bytes, (size_t)n_here, hash);
     }
-    /* In a matrix with an order nearly every column begins another group, so this is a hash for each
-     * column of each row. One for the whole order would cost less, but kept packs and fingerprints
-     * have this one. */
+    /* In a matrix with an order nearly every column begins another group, so this is a hash for
+     * each column of each row. One for the whole order would cost less, but kept packs and
+     * fingerprints have this one. */
     for (int at = col, group = -1; at < col + n; at++) {
         int own = stored_group_of(s, at);
         if (own == group) continue;
