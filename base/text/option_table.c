@@ -276,6 +276,7 @@ static struct argp_option *add_row(struct argp_option *next, const struct option
                                    .key = row->letter ? row->letter : KEY_FIRST + i,
                                    .arg = row->value,
                                    .doc = row->help,
+                                   .flags = row->is_removed ? OPTION_HIDDEN : 0,
                                    .group = group};
     if (row->old_name) {
         *next++ = (struct argp_option){.name = row->old_name,

@@ -48,6 +48,7 @@ struct option_row {
     const char *variable; /* of the environment, which says the default if it is not empty */
     size_t also;          /* offset of a bool that becomes true, too; 0: none */
     const char *old_name; /* goes on to work for one version, and is not in the help */
+    bool is_removed;      /* the same of the whole option, whose reader notes that it was given */
     const char *help;
 
     const char *group; /* no option: the rows after it belong to this title; help: an example */

@@ -16,7 +16,7 @@ struct fields {
     float ratio;
     double stretch;
     uint64_t seed;
-    bool is_loud, is_shy, has_seed;
+    bool is_loud, is_shy, has_seed, is_gone;
     enum colour colour, mode;
     const char *listen, *device, *argument;
     int sum; /* of --add, which may be given again */
@@ -54,6 +54,15 @@ static int take(void *fields, char *word, struct error *err)
     return 0;
 }
 
+static int note(void *field, const char *option, const char *text, struct error *err)
+{
+    (void)option;
+    (void)text;
+    (void)err;
+    *(bool *)field = true;
+    return 0;
+}
+
 #define FIELD(member) OPTION_FIELD(struct fields, member)
 
 static const char *const colours[] = {"red", "blue"};
@@ -72,6 +81,8 @@ static const struct option_row rows[] = {
      .standard = "red", .help = "one of the words"},
     {"mode", 0, "NAME", FIELD(mode), .words = colours, .n_words = 2, .expected = "blue or red",
      .help = "another"},
+    {"gone", 0, "MODE", OPTION_READ(struct fields, is_gone, note), .is_removed = true,
+     .help = "was removed"},
     {0},
 };
 static const struct option_row more_rows[] = {
@@ -250,6 +261,19 @@ START_TEST(an_old_name_works_and_is_not_shown)
 }
 END_TEST
 
+START_TEST(an_option_that_was_removed_is_noted_and_not_shown)
+{
+    struct error err;
+    struct fields f;
+    CHECK_OK(PARSE(&f, "--loud"));
+    ck_assert(!f.is_gone);
+    CHECK_OK(PARSE(&f, "--gone=any"));
+    ck_assert(f.is_gone);
+    CHECK_ERR(PARSE(&f, "--gome=any"), ERR_ARGUMENT, "--gome is not an option; do you mean --");
+    ck_assert_ptr_null(strstr(err.text, "--gone"));
+}
+END_TEST
+
 START_TEST(a_row_is_set_by_its_name_or_letter)
 {
     struct error err;
@@ -329,6 +353,7 @@ int main(void)
     tcase_add_test(cases, every_option_has_a_variable);
     tcase_add_test(cases, words_of_other_programs_are_told_from_own_ones);
     tcase_add_test(cases, an_old_name_works_and_is_not_shown);
+    tcase_add_test(cases, an_option_that_was_removed_is_noted_and_not_shown);
     tcase_add_test(cases, a_row_is_set_by_its_name_or_letter);
     tcase_add_test(cases, the_help_has_titles_with_examples_and_says_each_default_once);
     suite_add_tcase(suite, cases);
