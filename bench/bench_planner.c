@@ -86,7 +86,7 @@ static void measure(int n_lanes, int k_max, double alpha, enum form form)
     static struct planner_sequence seqs[PLANNER_LANES_MAX];
     static struct planner_lane lanes[PLANNER_LANES_MAX];
     static double share_us[N_ROUNDS], teach_us[N_ROUNDS];
-    const struct planner_load load = {.n_rows_max = PLANNER_ROWS_MAX, .is_alone = n_lanes == 1};
+    const struct planner_load load = {.n_rows_max = PLANNER_ROWS_MAX};
     double guesses = 0, siblings = 0, grown = 0;
     p = (struct planner){0};
     for (int rows = 1; rows <= PLANNER_ROWS_MAX; rows *= 2) {

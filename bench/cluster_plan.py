@@ -12,9 +12,9 @@ These are written to --out as a file of `outrider plan --cluster`, with a questi
 
 Then it measures each cell, --clients clients for each group, and prints predicted over measured.
 Groups are one thread a rank on this machine, the link is bench_link (milliseconds one way; 0: no
-link at all), and its own time is measured by an echo through it. Drafting ahead and half-batches
-are off, because the model has neither. Repetitions during which other programs used more than 0.15
-of a core are made again, up to four times as many; what remains is printed.
+link at all), and its own time is measured by an echo through it. Repetitions during which other
+programs used more than 0.15 of a core are made again, up to four times as many; what remains is
+printed.
 """
 import csv
 import json
@@ -35,7 +35,7 @@ from cluster_inputs import cycle_us, inputs_of, read_arms
 from cluster import (MPI_ENVIRONMENT, MPI_FLAGS, Cluster, Program, descendants,
                      wait_until)
 
-COORDINATOR_FLAGS = ["--threads", "1", "--draft-ahead", "off", "--half-batches", "off"]
+COORDINATOR_FLAGS = ["--threads", "1"]
 WORKER_FLAGS = ["--threads", "1"]
 LOAD = ["--prompts", os.path.join(SOURCE, "bench/prompts/tales.txt"), "--rule", "greedy",
         "--temperature", "0", "--ignore-eos", "--quiet"]

@@ -30,9 +30,8 @@ def per_round(answer, key):
 
 
 def guess_us(c):
-    """Time of a guess. draft_us leaves out the first round and what was drafted while the target
-    verified, so the number of guesses leaves both out too."""
-    timed = c["drafted"] * (c["rounds"] - 1) / max(1, c["rounds"]) - c["drafted_ahead"]
+    """Time of a guess. draft_us leaves out the first round, so the number of guesses does, too."""
+    timed = c["drafted"] * (c["rounds"] - 1) / max(1, c["rounds"])
     return c["draft_us"] / max(1, timed)
 
 

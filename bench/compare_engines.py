@@ -2,7 +2,7 @@
 r"""Decoding, or reading a prompt, beside another engine on the same weights, in turn.
 
     bench/compare_engines.py BUILD --target FOLDER [--draft FOLDER] [-K N] [--ranks 1]
-                             [--threads 2] [--draft-threads 1] [--draft-ahead auto]
+                             [--threads 2] [--draft-threads 1]
                              [--weights bf16] [--kernels auto] [--tokens 64 | --prompt-tokens N]
                              [--pairs 20] --other NAME::PATTERN::COMMAND [--other ...]
 

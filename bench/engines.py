@@ -14,7 +14,6 @@ def add_options(parser):
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--draft-threads", type=int, default=1)
-    parser.add_argument("--draft-ahead", default="auto")
     parser.add_argument("--weights", default="bf16")
     parser.add_argument("--kernels", default="auto")
     parser.add_argument("--worker-flags", default="", metavar="FLAGS", help="more of them, quoted")
@@ -29,8 +28,8 @@ def cluster_of(args, **options):
     return Cluster(args.build, n_ranks=args.ranks, target=args.target, draft=args.draft,
                    worker_flags=["--threads", str(args.threads), *cpu,
                                  *shlex.split(args.worker_flags)],
-                   coordinator_flags=["--threads", str(args.draft_threads), *cpu, "--draft-ahead",
-                                      args.draft_ahead, *shlex.split(args.coordinator_flags)],
+                   coordinator_flags=["--threads", str(args.draft_threads), *cpu,
+                                      *shlex.split(args.coordinator_flags)],
                    **options)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the gain in service of an option that changes guesses, and checks that no text changes.
 
-    bench/guess_options.py BUILD [lookup|trees|draft-staged|draft-ahead|half-batches|lookup-append]
+    bench/guess_options.py BUILD [lookup|trees|draft-staged|lookup-append]
                            [--clients 1,8,32]
                            [--turns 20] [--tokens 400] [--target MODEL] [--draft MODEL] [--k K]
                            [--texts greedy,sampled] [--ranks 1] [--values ONE OTHER]
@@ -39,8 +39,7 @@ from cluster import Cluster
 from far_cluster import FarRanks
 
 OPTIONS = {"lookup": ("session", "none"), "trees": ("auto", "off"),
-           **{name: ("auto", "off")
-              for name in ("draft-staged", "draft-ahead", "half-batches", "lookup-append")}}
+           "draft-staged": ("auto", "off"), "lookup-append": ("auto", "off")}
 EQUAL = {"greedy": ("--temperature", "0"), "sampled": ("--temperature", "1", "--rule", "coupled")}
 TEXTS = {**EQUAL, **{rule: ("--temperature", "1", "--rule", rule)
                      for rule in ("rejection", "block")}}

@@ -16,7 +16,6 @@ delay: the ranks and the coordinator are on three hosts whose links get a delay.
 4. Its inputs are measured without a delay: T = 1 on another host than the coordinator (guess, step,
 wire, alpha), and T = 2 over two hosts at K = 0 (a sum, and a further rank on the wire). For each
 delay, only what `outrider link` measures between two hosts is added, to a sum and to the link.
-Drafting ahead and half-batches are off, because the planner's model has neither.
 """
 import argparse
 import json
@@ -147,7 +146,7 @@ def predict(build, plan, way_us, arms):
 def delay(build, repetitions, n_tokens):
     with Hosts(build, 3) as hosts:
         options = ["--network", DATA_NETWORK, "--insecure", "--hosts"]
-        plainly = ("--threads", "1", "--draft-ahead", "off", "--half-batches", "off")
+        plainly = ("--threads", "1")
         one, two = [
             Group(hosts, build, name, port, [*options, hosts.write_hostfile([1] * ranks, name)], "",
                   hosts.data[:ranks], 2, plainly)

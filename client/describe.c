@@ -107,8 +107,7 @@ static void print_load(const struct service_description *s)
            "prompt tokens", load->prompt_tokens_reused, load->prompt_tokens_computed,
            load->draft_prompt_tokens_reused);
     printf("%-22s%" PRIu64 "\n", "preemptions", load->preemptions);
-    printf("%-22s%" PRIu64 ", %" PRIu64 " of them over half of the sequences\n", "steps",
-           load->steps, load->half_steps);
+    printf("%-22s%" PRIu64 "\n", "steps", load->steps);
     print_ends(load);
 }
 
@@ -128,15 +127,14 @@ static json_t *load_json(const struct service_load *load)
     for (int i = 0; i < JOB_ENDS; i++) {
         json_object_set_new(ends, job_end_names[i], count_json(load->ends[i]));
     }
-    return json_pack(
-        "{si si si so so so so so so so so so so}", "sequences_max", load->sequences_max, "running",
-        load->running, "waiting", load->waiting, "target_kv", blocks_json(&load->target_kv),
-        "draft_kv", blocks_json(&load->draft_kv), "prompt_tokens_reused",
-        count_json(load->prompt_tokens_reused), "prompt_tokens_computed",
-        count_json(load->prompt_tokens_computed), "preemptions", count_json(load->preemptions),
-        "ends", ends, "uptime_us", count_json(load->uptime_us), "steps", count_json(load->steps),
-        "half_steps", count_json(load->half_steps), "draft_prompt_tokens_reused",
-        count_json(load->draft_prompt_tokens_reused));
+    return json_pack("{si si si so so so so so so so so so}", "sequences_max", load->sequences_max,
+                     "running", load->running, "waiting", load->waiting, "target_kv",
+                     blocks_json(&load->target_kv), "draft_kv", blocks_json(&load->draft_kv),
+                     "prompt_tokens_reused", count_json(load->prompt_tokens_reused),
+                     "prompt_tokens_computed", count_json(load->prompt_tokens_computed),
+                     "preemptions", count_json(load->preemptions), "ends", ends, "uptime_us",
+                     count_json(load->uptime_us), "steps", count_json(load->steps),
+                     "draft_prompt_tokens_reused", count_json(load->draft_prompt_tokens_reused));
 }
 
 /* Where there is one group, the lines above say all of it. */

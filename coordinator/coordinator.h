@@ -5,12 +5,10 @@
 #include "base/system/placement.h"
 #include "comm/comm.h"
 #include "coordinator/discovery/target_list.h"
-#include "coordinator/draft/ahead.h"
 #include "coordinator/draft/appended.h"
 #include "coordinator/draft/staged.h"
 #include "coordinator/draft/trees_option.h"
 #include "coordinator/engine/waiting.h"
-#include "coordinator/round/half_choice.h"
 #include "model/backend/open.h"
 #include "proto/generation_wire.h"
 
@@ -43,10 +41,8 @@ struct coordinator_options {
     bool is_strict_config;    /* keys of the draft's config.json that nobody knows are an error */
     const char *draft_head;   /* "FILE[:N]", tokens of the draft's head; NULL = all */
     const char *count_tokens; /* a list that served tokens are counted in; NULL = none */
-    enum ahead_mode draft_ahead;
     enum staged_mode draft_staged;
     enum append_mode lookup_append;
-    enum half_batches_mode half_batches;
     struct trees trees;
     const struct tree_rule *tree_rule; /* of independent chains; NULL = the rule's own */
     int n_draft;                       /* K; -1 = by strategy */

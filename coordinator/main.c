@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/system/program.h"
 #include "comm/comm_mpi.h"
 #include "comm/roster.h"
@@ -11,6 +12,7 @@
 #include "coordinator/credentials.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/job/groups.h"
+#include "coordinator/schedule/plan.h"
 #include "model/backend/options.h"
 #include "proto/generation_wire.h"
 #include "speculation/accept/rules.h"
@@ -30,6 +32,7 @@ struct arguments {
     struct coordinator *coordinator; /* once it is open */
     struct target_list targets;
     bool has_target, is_mpi;
+    bool has_draft_ahead, has_half_batches; /* options that were removed */
 };
 
 /* ---- the options ---- */
@@ -79,6 +82,16 @@ static int read_tree_rule(void *field, const char *option, const char *text, str
     return tree_rule_parse(text, field, err);
 }
 
+/* Any value will do, because none means anything any more. */
+static int read_removed(void *field, const char *option, const char *text, struct error *err)
+{
+    (void)option;
+    (void)text;
+    (void)err;
+    *(bool *)field = true;
+    return 0;
+}
+
 static void list_tree_rules(char *text, size_t size)
 {
     tree_rule_list(text, size, "or");
@@ -93,16 +106,13 @@ static int read_lookup(void *field, const char *option, const char *text, struct
 
 #define FIELD(member)          OPTION_FIELD(struct arguments, member)
 #define READ(member, function) OPTION_READ(struct arguments, options.member, function)
+#define REMOVED(member)        OPTION_READ(struct arguments, member, read_removed), .is_removed = true
 
 /* In the order of their enums. */
 static const char *const auto_first[] = {
-    [AHEAD_AUTO] = "auto", [AHEAD_ON] = "on", [AHEAD_OFF] = "off"};
+    [STAGED_AUTO] = "auto", [STAGED_ON] = "on", [STAGED_OFF] = "off"};
 static const char *const off_first[] = {
     [APPEND_OFF] = "off", [APPEND_AUTO] = "auto", [APPEND_ON] = "on"};
-_Static_assert((int)AHEAD_AUTO == (int)STAGED_AUTO && (int)AHEAD_ON == (int)STAGED_ON,
-               "the same words");
-_Static_assert((int)AHEAD_AUTO == (int)HALF_BATCHES_AUTO && (int)AHEAD_ON == (int)HALF_BATCHES_ON,
-               "the same words");
 
 static const struct option_row rows[] = {
     OPTION_GROUP("Models", "--target=10.0.0.2:7071,10.0.0.3:7071 --draft=/models/small"),
@@ -203,19 +213,12 @@ static const struct option_row rows[] = {
          "comes can then tell what other keys have generated; without it each key has its own"},
     {"draft-support", 0, "N", FIELD(options.support), .least = 1, .most = SUPPORT_MAX,
      .standard_int = 64, .help = "draw guesses from the draft's N best tokens, renormalised"},
-    {"draft-ahead", 0, "MODE", FIELD(options.draft_ahead), .words = auto_first, .n_words = 3,
-     .expected = "auto, on or off", .standard = "auto",
-     .help = "draft on while the target verifies: auto (where it was measured to pay), on, off"},
     {"draft-staged", 0, "MODE", FIELD(options.draft_staged), .words = auto_first, .n_words = 3,
      .expected = "auto, on or off", .standard = "auto",
      .help =
          "save passes of the draft: it reads ahead in one pass the tokens that --lookup session "
          "expects it to guess: auto (as far as that is predicted to save time), on (all of "
          "them), off"},
-    {"half-batches", 0, "MODE", FIELD(options.half_batches), .words = auto_first, .n_words = 3,
-     .expected = "auto, on or off", .standard = "auto",
-     .help = "draft one half of the sequences while the target verifies the other half: auto "
-             "(where it was measured to pay), on, off"},
     {"draft-head", 0, "FILE[:N]", FIELD(options.draft_head),
      .help = "guess among the N most frequent tokens of a list made by 'outrider count' or "
              "--count-tokens (default all of it): the head is smaller and the draft faster, "
@@ -227,6 +230,8 @@ static const struct option_row rows[] = {
      .help = "milliseconds to measure a new pair of models before it serves; where steps of "
              "up to 64 rows take longer, up to ten times as many; 0 = learn from requests "
              "alone"},
+    {"draft-ahead", 0, "MODE", REMOVED(has_draft_ahead), .help = "was removed"},
+    {"half-batches", 0, "MODE", REMOVED(has_half_batches), .help = "was removed"},
     OPTION_GROUP("Memory and load", "--sequences=128 --draft-kv-tokens=65536"),
     {"sequences", 0, "N", FIELD(options.n_sequences), .least = 1, .most = SEQUENCES_MAX,
      .standard_int = ENGINE_SEQUENCES_DEFAULT,
@@ -347,9 +352,20 @@ static int read_guard(void *arg, struct error *err)
     return credentials_read(&args->credentials, err);
 }
 
+/* Deployments of the version before may give options that this one has no more. */
+static void note_removed(const char *option)
+{
+    log_line(LOG_LEVEL_WARN, "option_removed",
+             "option=%s text=\"it does nothing any more, because it made no texts faster; the next "
+             "version refuses it\"",
+             option);
+}
+
 static int open_coordinator(void *arg, struct error *err)
 {
     struct arguments *args = arg;
+    if (args->has_draft_ahead) note_removed("--draft-ahead");
+    if (args->has_half_batches) note_removed("--half-batches");
     int rc = args->is_mpi ? open_world(args, err) : 0;
     if (rc) return rc;
     args->options.targets = &args->targets;

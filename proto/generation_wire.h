@@ -162,7 +162,7 @@ struct generate_tokens {
 };
 
 struct generate_counters {
-    uint32_t rounds, drafted, accepted, rejections, first_round_tokens, drafted_ahead;
+    uint32_t rounds, drafted, accepted, rejections, first_round_tokens;
     uint32_t found, found_accepted;       /* of drafted and accepted: looked up, not computed */
     uint32_t siblings, siblings_accepted; /* guesses for a place besides the first; in none else */
     uint32_t staged;                      /* of drafted: took no pass of the draft of their own */
@@ -232,7 +232,7 @@ struct service_load {
     uint64_t prompt_tokens_reused, prompt_tokens_computed; /* by the target */
     uint64_t preemptions, uptime_us;
     uint64_t draft_prompt_tokens_reused; /* by the draft */
-    uint64_t steps, half_steps;          /* of the target; of them, over half of the sequences */
+    uint64_t steps;                      /* of the target */
     uint64_t ends[JOB_ENDS];
 };
 

@@ -67,7 +67,6 @@ Outrider__Generation__V1__Load *load_make(struct arena *scratch, const struct se
     out->preemptions = load->preemptions;
     out->uptime_us = load->uptime_us;
     out->steps = load->steps;
-    out->half_steps = load->half_steps;
     out->draft_prompt_tokens_reused = load->draft_prompt_tokens_reused;
     return out->target_kv && out->draft_kv && ends_make(out, scratch, load) ? out : NULL;
 }
@@ -114,7 +113,6 @@ int load_decode(const Outrider__Generation__V1__Load *msg, struct service_load *
     load->preemptions = msg->preemptions;
     load->uptime_us = msg->uptime_us;
     load->steps = msg->steps;
-    load->half_steps = msg->half_steps;
     load->draft_prompt_tokens_reused = msg->draft_prompt_tokens_reused;
 out:
     return rc;

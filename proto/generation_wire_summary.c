@@ -31,7 +31,6 @@ static Outrider__Generation__V1__Counters *counters_make(struct arena *scratch,
     out->first_round_tokens = counters->first_round_tokens;
     out->overhead_p50_us = counters->overhead_p50_us;
     out->overhead_p99_us = counters->overhead_p99_us;
-    out->drafted_ahead = counters->drafted_ahead;
     out->found = counters->found;
     out->found_accepted = counters->found_accepted;
     out->siblings = counters->siblings;
@@ -122,7 +121,6 @@ static int counters_decode(const Outrider__Generation__V1__Counters *msg,
     counters->first_round_tokens = msg->first_round_tokens;
     counters->overhead_p50_us = msg->overhead_p50_us;
     counters->overhead_p99_us = msg->overhead_p99_us;
-    counters->drafted_ahead = msg->drafted_ahead;
     counters->found = msg->found;
     counters->found_accepted = msg->found_accepted;
     counters->siblings = msg->siblings;

@@ -75,7 +75,6 @@ static const char *const names[BENCH_DRAFTED_AT] = {
     [BENCH_APPENDED] = "appended",
     [BENCH_APPENDED_ACCEPTED] = "appended_accepted",
     [BENCH_STAGED] = "staged",
-    [BENCH_AHEAD] = "drafted_ahead",
 };
 
 const char *bench_figure_name(enum bench_figure figure)
@@ -120,12 +119,10 @@ static void set_speculation(double *f, const struct tally *tally)
 {
     const struct generate_counters *c = &tally->sum.counters;
     const struct figures of_sum = figures_of_many(&tally->sum, tally->n_summaries);
-    /* draft_us leaves out the first round of each request and all guesses that were made while the
-     * target verified, so that both are left out of the number of guesses too. The first round is
-     * taken to have as many guesses as the others. */
+    /* draft_us leaves out the first round of each request, so that it is left out of the number of
+     * guesses too. The first round is taken to have as many guesses as the others. */
     double n_timed = (double)c->rounds - tally->n_summaries;
-    double guesses =
-        (double)c->drafted * figures_ratio(n_timed, (double)c->rounds) - c->drafted_ahead;
+    double guesses = (double)c->drafted * figures_ratio(n_timed, (double)c->rounds);
     f[BENCH_DRAFTS] = c->drafted_at[0];
     f[BENCH_DRAFT_TOKENS] = c->drafted;
     f[BENCH_ACCEPTED_TOKENS] = c->accepted;
@@ -162,7 +159,6 @@ static void set_guesses(double *f, const struct generate_counters *c)
     f[BENCH_APPENDED] = c->appended;
     f[BENCH_APPENDED_ACCEPTED] = c->appended_accepted;
     f[BENCH_STAGED] = c->staged;
-    f[BENCH_AHEAD] = c->drafted_ahead;
     for (int i = 0; i < DRAFT_MAX && c->drafted_at[i] > 0; i++) {
         f[BENCH_DRAFTED_AT + i] = c->drafted_at[i];
         f[BENCH_TESTED_AT + i] = c->tested_at[i];

@@ -62,7 +62,6 @@ enum bench_figure {
     BENCH_APPENDED,
     BENCH_APPENDED_ACCEPTED,
     BENCH_STAGED,
-    BENCH_AHEAD,
     /* For each place in a round, from 0: guesses made there, reached by the test, and kept. */
     BENCH_DRAFTED_AT,
     BENCH_TESTED_AT = BENCH_DRAFTED_AT + DRAFT_MAX,

@@ -70,7 +70,6 @@ static void add_counters(struct generate_counters *sum, const struct generate_co
     sum->accepted += c->accepted;
     sum->rejections += c->rejections;
     sum->first_round_tokens += c->first_round_tokens;
-    sum->drafted_ahead += c->drafted_ahead;
     sum->found += c->found;
     sum->found_accepted += c->found_accepted;
     sum->siblings += c->siblings;

@@ -39,7 +39,7 @@ static json_t *seed_text(uint64_t seed)
 static json_t *counters_json(const struct generate_counters *c, int n_positions)
 {
     return json_pack(
-        "{si si si si si si si si si si si si si si si si si so so so so so so so so so so so so "
+        "{si si si si si si si si si si si si si si si si so so so so so so so so so so so so "
         "so so "
         "so so "
         "so "
@@ -48,11 +48,10 @@ static json_t *counters_json(const struct generate_counters *c, int n_positions)
         "rounds", (int)c->rounds, "drafted", (int)c->drafted, "accepted", (int)c->accepted,
         "rejections", (int)c->rejections, "first_round_tokens", (int)c->first_round_tokens,
         "overhead_p50_us", (int)c->overhead_p50_us, "overhead_p99_us", (int)c->overhead_p99_us,
-        "drafted_ahead", (int)c->drafted_ahead, "found", (int)c->found, "found_accepted",
-        (int)c->found_accepted, "siblings", (int)c->siblings, "siblings_accepted",
-        (int)c->siblings_accepted, "staged", (int)c->staged, "appended", (int)c->appended,
-        "appended_accepted", (int)c->appended_accepted, "predicted", (int)c->predicted,
-        "predicted_accepted", (int)c->predicted_accepted, "drafted_per_position",
+        "found", (int)c->found, "found_accepted", (int)c->found_accepted, "siblings",
+        (int)c->siblings, "siblings_accepted", (int)c->siblings_accepted, "staged", (int)c->staged,
+        "appended", (int)c->appended, "appended_accepted", (int)c->appended_accepted, "predicted",
+        (int)c->predicted, "predicted_accepted", (int)c->predicted_accepted, "drafted_per_position",
         counts(c->drafted_at, n_positions), "tested_per_position",
         counts(c->tested_at, n_positions), "accepted_per_position",
         counts(c->accepted_at, n_positions), "prompt_us", whole(c->prompt_us), "total_us",

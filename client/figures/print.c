@@ -69,8 +69,8 @@ static void print_acceptance(const struct terminal *to, const struct generate_su
     fprintf(out, " (%" PRIu32 " guesses stayed, %" PRIu32 " were rejected), draft efficiency ",
             c->accepted, c->rejections);
     put(out, 3, f->draft_efficiency);
-    fprintf(out, " (%" PRIu32 " drafted, %" PRIu32 " of them ahead, %" PRIu32 " found in texts)\n",
-            c->drafted, c->drafted_ahead, c->found);
+    fprintf(out, " (%" PRIu32 " drafted, %" PRIu32 " of them found in texts)\n", c->drafted,
+            c->found);
     if (c->staged > 0) {
         begin_line(out, "staged");
         fprintf(out, "%" PRIu32 " guesses without a pass of their own\n", c->staged);

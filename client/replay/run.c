@@ -33,7 +33,7 @@ static int64_t busy_ns(const struct run *run)
 static int choose(struct run *run, int n_left, int *chosen)
 {
     struct planner_lane lane = {.seq = &run->seq, .n_left = n_left, .offers = run->offers};
-    const struct planner_load load = {.n_rows_max = DRAFT_MAX + 1, .is_alone = true};
+    const struct planner_load load = {.n_rows_max = DRAFT_MAX + 1};
     for (int i = 0; i < run->n_drafters; i++) {
         struct planner_offer *offer = &run->offers[lane.n_offers];
         replay_drafter_find(&run->drafters[i], &run->text, i, &run->found[i]);
@@ -55,7 +55,6 @@ static void observe(struct run *run, int chosen, int k, int n_accepted)
     const struct planner_round round = {.n_rows = k + 1,
                                         .n_lanes = 1,
                                         .is_timed = true,
-                                        .k = k,
                                         .step_us = (int64_t)step_us,
                                         .round_us = (int64_t)round_us};
     f->n_rounds++;

@@ -34,18 +34,16 @@ struct draft_expected {
 /* One sequence's share of a call of propose. */
 struct draft_lane {
     struct sequence *seq;
-    int k;                      /* guesses of the chain wanted, with those that the draft has */
+    int k;                      /* guesses of the chain that are wanted */
     const struct end_ids *ends; /* nothing is guessed after these */
-    struct guess_tree *draft; /* goes on after the guesses that are there already; their q's are in
-                                   the arena of the call */
-    int siblings_max;         /* of each guess that is made */
-    struct error err;         /* set by the call: code 0, or what failed this lane alone */
+    struct guess_tree *draft;   /* without guesses before; their q's are in the arena of the call */
+    int siblings_max;           /* of each guess that is made */
+    struct error err;           /* set by the call: code 0, or what failed this lane alone */
     struct draft_expected expected; /* of the next pass; by the draft's stage */
     /* The tree that is wanted: k is the length of its chain, and it says how many siblings each
      * guess has. What a draft model is to guess after siblings comes last, in the order of struct
      * planner_lane; it is guessed if the parents are drawn and there is KV for it. Such a lane
-     * reads nothing ahead, and its draft has no guesses yet. NULL: a chain with siblings_max
-     * siblings of each guess. */
+     * reads nothing ahead. NULL: a chain with siblings_max siblings of each guess. */
     const struct guess_tree *plan;
     /* The plan says how many guesses there are for each place, at most GROWN_MAX in all without the
      * chain's, and after how many of the place before they may be; after which ones is chosen by
@@ -144,12 +142,6 @@ struct drafter {
 
 /* Operations that only some draft models have. NULL: this one cannot. */
 struct model_draft_extra_ops {
-    /* The token that the target is most likely to add after seq->tokens[0..position): the draft's
-     * best, under a coupled rule with the shared noise. It spends no coin. Errors: as propose.
-     * NULL: this drafter cannot draft ahead. */
-    int (*predict)(struct drafter *drafter, struct sequence *seq, int position, struct arena *arena,
-                   int32_t *id, struct error *err);
-
     /* Compute threads that are worth it, 1 .. n_cores. NULL: one. Errors: those of opening. */
     int (*count_threads)(const struct drafter_options *options, int n_cores, int *n_threads,
                          struct error *err);

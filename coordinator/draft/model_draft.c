@@ -273,19 +273,6 @@ int model_draft_plan_feeding(struct model_draft *d, struct feeding *feeding, str
     return block_table_reach(&d->tables[seq->slot], &d->pool, position, err);
 }
 
-int model_draft_feed_before(struct model_draft *d, struct sequence *seq, int position,
-                            struct error *err)
-{
-    struct feeding feeding;
-    int rc = 0, n_done = 0;
-    TRY(model_draft_plan_feeding(d, &feeding, seq, position, err));
-    while (n_done == 0) {
-        TRY(model_draft_step(d, &feeding, 1, &n_done, err));
-    }
-out:
-    return rc;
-}
-
 const struct model_draft_ops model_draft_ops = {
     .open = model_draft_open,
     .close = model_draft_close,
@@ -296,5 +283,5 @@ const struct model_draft_ops model_draft_ops = {
     .reserve = model_draft_reserve,
     .propose = model_draft_propose,
     .commit = model_draft_commit,
-    .extra = {.predict = model_draft_predict, .count_threads = model_draft_count_threads},
+    .extra = {.count_threads = model_draft_count_threads},
 };

@@ -93,16 +93,7 @@ int model_draft_step(struct model_draft *d, const struct feeding *feedings, int 
 int model_draft_plan_feeding(struct model_draft *d, struct feeding *feeding, struct sequence *seq,
                              int position, struct error *err);
 
-/* Reads the tokens of one sequence before position; the logits of the last row stay in the
- * model. */
-int model_draft_feed_before(struct model_draft *d, struct sequence *seq, int position,
-                            struct error *err);
-
 /* ---- model_draft_row.c ---- */
-
-/* The n best of the row that exist for the target, too, into d->best; *n_best is how many. */
-int model_draft_best_of_row(struct model_draft *d, int row, int n, struct arena *arena, int *n_best,
-                            struct error *err);
 
 /* Makes the chain's next guess of the lane and its siblings from a row of logits of the last
  * step. */
@@ -132,8 +123,6 @@ int model_draft_row_chances(const struct sequence *seq, const struct guess_row *
 
 void model_draft_propose(struct drafter *drafter, struct draft_lane *lanes, int n,
                          struct arena *arena, struct draft_cost *cost);
-int model_draft_predict(struct drafter *drafter, struct sequence *seq, int position,
-                        struct arena *arena, int32_t *id, struct error *err);
 
 /* ---- model_draft_grow.c ---- */
 

@@ -186,25 +186,3 @@ void model_draft_propose(struct drafter *drafter, struct draft_lane *lanes, int 
         if (d->base.stage) d->base.stage->compare(d->base.stage, d->passing, n_feedings);
     }
 }
-
-int model_draft_predict(struct drafter *drafter, struct sequence *seq, int position,
-                        struct arena *arena, int32_t *id, struct error *err)
-{
-    struct model_draft *d = model_draft(drafter);
-    int rc = 0, n_best = 1;
-    TRY(model_draft_feed_before(d, seq, position, err));
-    if (seq->rule->is_coupled) {
-        struct sparse_dist q;
-        struct guess guess = {.position = position, .base = position, .q = &q};
-        struct guess_tree none;
-        const struct draft_lane lane = {.seq = seq, .draft = &none};
-        guess_tree_begin(&none, position);
-        TRY(model_draft_choose(d, &lane, 0, arena, &guess, err));
-        *id = guess.id;
-        return 0;
-    }
-    TRY(model_draft_best_of_row(d, 0, n_best, arena, &n_best, err));
-    *id = n_best ? d->best[0].id : 0;
-out:
-    return rc;
-}

@@ -1,5 +1,4 @@
 /* How a draft model's guess and its siblings are chosen from a row of logits. */
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -56,8 +55,9 @@ int model_draft_row_chances(const struct sequence *seq, const struct guess_row *
     return greedy_chances(row, chances, TREE_CHILDREN_MAX);
 }
 
-int model_draft_best_of_row(struct model_draft *d, int row, int n, struct arena *arena, int *n_best,
-                            struct error *err)
+/* The n best of the row that exist for the target, too, into d->best; *n_best is how many. */
+static int best_of_row(struct model_draft *d, int row, int n, struct arena *arena, int *n_best,
+                       struct error *err)
 {
     int n_kept = 0;
     int rc = model_best(d->model, row, n, arena, d->best, n_best, err);
@@ -98,18 +98,14 @@ int model_draft_row_size(const struct model_draft *d, const struct sequence *seq
     return wants_q ? d->options.support : 1 + n_siblings;
 }
 
-/* Edits the best of the row after a node of the draft. What is not committed yet is before it: what
- * a draft that was begun ahead assumes of the text, and the node's path. */
+/* Edits the best of the row after a node of the draft: its path is before it, and not committed. */
 static int edit_row(struct model_draft *d, const struct draft_lane *lane, int node,
                     struct arena *arena, struct guess_row *read, struct error *err)
 {
     const struct sequence *seq = lane->seq;
     const struct edit_list *edits;
-    int32_t before[1 + 2 * DRAFT_MAX];
-    int n_assumed = lane->draft->base - seq->n_tokens;
-    assert(n_assumed >= 0 && n_assumed <= 1 + DRAFT_MAX);
-    memcpy(before, seq->tokens + seq->n_tokens, (size_t)n_assumed * sizeof *before);
-    int n_before = n_assumed + guess_tree_text(lane->draft, node, before + n_assumed);
+    int32_t before[DRAFT_MAX];
+    int n_before = guess_tree_text(lane->draft, node, before);
     size_t mark = arena->used_bytes;
     int rc = edits_at(seq->edits, before, n_before, arena, &edits, err);
     if (!rc) read->n_best = edits_apply_items(edits, d->best, read->n_best);
@@ -127,7 +123,7 @@ int model_draft_read_row(struct model_draft *d, const struct draft_lane *lane, i
     *q = (struct sparse_dist){.ids = arena_take(arena, (size_t)n_best, sizeof *q->ids),
                               .p = arena_take(arena, (size_t)n_best, sizeof *q->p)};
     if (!q->ids || !q->p) return error_set(err, ERR_NO_MEMORY, "no room for the draft's q");
-    TRY(model_draft_best_of_row(d, row, n_best, arena, &read->n_best, err));
+    TRY(best_of_row(d, row, n_best, arena, &read->n_best, err));
     if (seq->edits) TRY(edit_row(d, lane, node, arena, read, err));
     memcpy(d->scratch, d->best, (size_t)read->n_best * sizeof *d->best);
     sampling_draft_best(d->scratch, read->n_best, &seq->sampling, q);

@@ -175,7 +175,6 @@ void engine_leave(struct engine *e)
             e->active[n++] = seq;
             continue;
         }
-        half_batches_drop(e->rounds, seq);
         if (seq->is_evicted) {
             e->slots[seq->evicted_slot] = false;
             signals_add(e->options.signals, SIGNAL_PREEMPTIONS, 0, 1);

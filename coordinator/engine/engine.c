@@ -26,12 +26,10 @@ enum {
 
 static int open_round(struct engine *e, struct error *err)
 {
-    const struct round_tools tools = {
+    e->tools = (struct round_tools){
         .target = e->options.target,
         .drafters = e->options.drafters,
-        .ahead = e->ahead,
         .appended = &e->appended,
-        .half_choice = &e->half_choice,
         .target_pool = &e->target_pool,
         .planner = &e->planner,
         .scheduler = &e->scheduler,
@@ -40,7 +38,7 @@ static int open_round(struct engine *e, struct error *err)
         .flush_answers = e->options.flush_answers,
         .flush_arg = e->options.flush_arg,
     };
-    return half_batches_open(&e->rounds, &tools, err);
+    return round_open(&e->round, &e->tools, err);
 }
 
 /* "NAME=W" */
@@ -69,7 +67,6 @@ int engine_open(struct engine **engine, const struct engine_options *options, st
     TRY(mem_array(&e, 1, sizeof *e, err));
     e->options = *options;
     e->start_us = clock_now_us();
-    e->half_choice.mode = options->half_batches;
     /* Every job may come back as all of its sequences, once they have had a place. */
     const struct waiting_options waiting = {
         .capacity = options->queue_capacity,
@@ -78,9 +75,6 @@ int engine_open(struct engine **engine, const struct engine_options *options, st
     TRY(waiting_open(&e->waiting, &waiting, err));
     for (int i = 0; i < options->n_client_weights; i++) {
         TRY(set_weight(e, options->client_weights[i], err));
-    }
-    if (options->drafters->model) {
-        TRY(ahead_open(&e->ahead, options->draft_ahead, options->drafters->model, err));
     }
     staged_begin(&e->staged, options->draft_staged, options->drafters, &e->planner);
     appended_begin(&e->appended, options->lookup_append, options->drafters, &e->planner);
@@ -114,8 +108,7 @@ void engine_close(struct engine *e)
     }
     waiting_close(e->waiting);
     block_pool_close(&e->target_pool);
-    ahead_close(e->ahead);
-    half_batches_close(e->rounds);
+    round_close(e->round);
     buffer_free(&e->buffer);
     free(e);
 }
@@ -130,8 +123,6 @@ static bool adopt_planner(struct engine *e, const struct target_description *d)
                    old->n_threads == d->n_threads && strcmp(old->arithmetic, d->arithmetic) == 0 &&
                    strcmp(old->kernels, d->kernels) == 0;
     if (!is_same) e->planner = (struct planner){0};
-    if (!is_same && e->ahead) ahead_forget(e->ahead);
-    if (!is_same) half_choice_forget(&e->half_choice);
     return !is_same;
 }
 
@@ -405,7 +396,7 @@ int engine_run(struct engine *e, struct error *err)
         engine_move_waiting(e);
         engine_show_load(e);
         if (e->n_active == 0) continue;
-        if (half_batches_run(e->rounds, e->active, e->n_active, &is_idle, err)) lose_target(e, err);
+        if (round_run(e->round, e->active, e->n_active, &is_idle, err)) lose_target(e, err);
         count_served(e);
         engine_split_jobs(e);
         engine_end_finished(e);

@@ -4,18 +4,18 @@
 #include "coordinator/engine/options.h"
 #include "coordinator/engine/times_file.h"
 #include "coordinator/engine/waiting.h"
+#include "coordinator/round/round.h"
 #include "coordinator/sequence/sequence.h"
 
 struct engine {
     struct engine_options options;
     struct scheduler scheduler;
-    struct half_batches *rounds;
+    struct round_tools tools;
+    struct round *round;
     struct block_pool target_pool;
     struct buffer buffer; /* of the replies of all its jobs */
-    struct ahead *ahead;
     struct staged staged;
     struct appended appended;
-    struct half_choice half_choice;
     struct sequence *active[SEQUENCES_MAX]; /* that have a place, oldest first */
     int n_active, n_places;                 /* n_places: with this group */
     bool slots[SEQUENCES_MAX];              /* that are taken */

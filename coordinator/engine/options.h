@@ -9,7 +9,6 @@
 #include "coordinator/engine/served_tokens.h"
 #include "coordinator/job/admission.h"
 #include "coordinator/job/groups.h"
-#include "coordinator/round/half_batches.h"
 #include "coordinator/signals/reporter.h"
 
 enum { ENGINE_SEQUENCES_DEFAULT = 64 };
@@ -38,10 +37,8 @@ struct engine_options {
     int n_sequences;      /* that have a place at a time, at most SEQUENCES_MAX */
     double step_stretch;  /* coordinator/schedule/scheduler.h */
     int64_t calibrate_us; /* for measuring a new pair before it serves; 0 = not at all */
-    enum ahead_mode draft_ahead;
     enum staged_mode draft_staged;
     enum append_mode lookup_append;
-    enum half_batches_mode half_batches;
     int64_t drain_us;          /* for what was accepted, once the queue of jobs is shut */
     int64_t reader_timeout_us; /* a client that does not read at all for so long is ended */
     int n_draft;               /* K of requests that do not say; -1 = by strategy */

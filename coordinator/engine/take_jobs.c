@@ -223,9 +223,9 @@ static struct service_load load_now(struct engine *e)
     float alpha[GROUPS_ALPHAS];
     struct signals_load all;
     int n_waiting;
-    uint64_t n_steps, n_half_steps;
+    uint64_t n_steps;
     groups_add_loads(e->options.groups, &all, alpha);
-    groups_count(e->options.groups, &n_waiting, &n_steps, &n_half_steps);
+    groups_count(e->options.groups, &n_waiting, &n_steps);
     struct service_load load = {
         .sequences_max = all.n_places,
         .running = all.n_running,
@@ -238,7 +238,6 @@ static struct service_load load_now(struct engine *e)
         .uptime_us = (uint64_t)(clock_now_us() - e->start_us),
         .draft_prompt_tokens_reused = (uint64_t)signals_get(s, SIGNAL_DRAFT_PREFIX_HITS, 0),
         .steps = n_steps,
-        .half_steps = n_half_steps,
     };
     for (int i = 0; i < JOB_ENDS; i++) {
         load.ends[i] = (uint64_t)signals_get(s, SIGNAL_ENDS, i);

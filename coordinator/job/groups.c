@@ -489,15 +489,14 @@ void groups_add_loads(struct groups *g, struct signals_load *load, float alpha[G
     }
 }
 
-void groups_count(struct groups *g, int *n_waiting, uint64_t *n_steps, uint64_t *n_half_steps)
+void groups_count(struct groups *g, int *n_waiting, uint64_t *n_steps)
 {
     *n_waiting = 0;
-    *n_steps = *n_half_steps = 0;
+    *n_steps = 0;
     for (int i = 0; i < g->n_seats; i++) {
         const struct seat_load *l = &g->seats[i].load;
         *n_waiting += atomic_load(&l->n_waiting) + atomic_load(&l->n_coming);
         *n_steps += atomic_load(&l->n_steps);
-        *n_half_steps += atomic_load(&l->n_half_steps);
     }
 }
 

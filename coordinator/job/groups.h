@@ -28,7 +28,7 @@ struct seat_load {
     atomic_int late_us;  /* for which it has waited for the step that is running */
     atomic_int kv_blocks[SIGNALS_BLOCK_STATES], draft_kv_blocks[SIGNALS_BLOCK_STATES];
     _Atomic float alpha[GROUPS_ALPHAS];
-    atomic_ullong n_steps, n_half_steps;
+    atomic_ullong n_steps;
 };
 
 struct seat {
@@ -157,7 +157,7 @@ void groups_taken(struct groups *groups, int seat, const struct job *job);
 /* Neither this, groups_count nor groups_write_metrics takes a lock. */
 void groups_add_loads(struct groups *groups, struct signals_load *load, float alpha[GROUPS_ALPHAS]);
 /* Texts that wait for a place, and steps. */
-void groups_count(struct groups *groups, int *n_waiting, uint64_t *n_steps, uint64_t *n_half_steps);
+void groups_count(struct groups *groups, int *n_waiting, uint64_t *n_steps);
 
 /* Copies what is told of a seat; false: it has no engine. */
 struct seat_view {

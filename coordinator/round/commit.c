@@ -29,7 +29,6 @@ static void count(const struct round *r, const struct round_lane *lane)
     int n_appended = guess_tree_count(draft, GUESS_APPENDED);
     bool is_rejected = n_accepted < draft->n_chain;
     c->rounds++;
-    c->drafted_ahead += (uint32_t)lane->n_ahead;
     c->drafted += (uint32_t)draft->n_chain;
     c->accepted += (uint32_t)n_accepted;
     c->rejections += is_rejected ? 1 : 0;
@@ -163,10 +162,8 @@ static void note_commit(struct round *r, const struct round_lane *lane, int n_be
     signals_prompt(r->tools->signals, seq->n_prompt, n_reused, first_us);
 }
 
-/* Charges the time of the step to each sequence that shared it. wall_us: since the text's last
- * token, where it has waited for the step of the other half. */
-static void charge(const struct round *r, const struct round_lane *lane, int64_t round_us,
-                   int64_t wall_us)
+/* Charges the time of the step to each sequence that shared it. */
+static void charge(const struct round *r, const struct round_lane *lane, int64_t round_us)
 {
     const struct target_cost *cost = &r->cost;
     struct sequence *seq = lane->seq;
@@ -175,14 +172,13 @@ static void charge(const struct round *r, const struct round_lane *lane, int64_t
     c->collective_us += (uint64_t)cost->collective_us;
     int64_t wire = cost->total_us - cost->compute_us - cost->collective_us;
     c->wire_us += wire > 0 ? (uint64_t)wire : 0;
-    c->rounds_us += (uint64_t)(r->is_alone ? round_us : wall_us);
+    c->rounds_us += (uint64_t)round_us;
     if (r->plan.expected_us > 0) {
         c->expected_us += (uint64_t)r->plan.expected_us;
         c->planned_us += (uint64_t)round_us;
     }
     c->draft_us += (uint64_t)(r->draft_us + r->read_us);
-    int64_t overhead = round_us - r->draft_us - r->read_us - cost->compute_us -
-                       cost->collective_us - round_late_us(r);
+    int64_t overhead = round_us - r->draft_us - r->read_us - cost->compute_us - cost->collective_us;
     histogram_add(&seq->overhead, overhead > 0 ? (uint64_t)overhead : 0);
     c->bytes_sent += cost->bytes_sent;
     c->bytes_received += cost->bytes_received;
@@ -214,7 +210,7 @@ int round_commit(struct round *r, struct round_lane *lane, const struct round_ac
             seq->counters.first_round_tokens = (uint32_t)(seq->n_tokens - seq->n_prompt);
         } else {
             int64_t step_us = r->accept_us - r->verify_us, own_us = now_us - a->begin_us;
-            charge(r, lane, r->prepare_us + step_us + own_us, now_us - last_us);
+            charge(r, lane, r->prepare_us + step_us + own_us);
             seq->counters.accept_us += (uint64_t)(own_us + step_us - r->cost.total_us);
         }
     }

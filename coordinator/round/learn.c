@@ -122,8 +122,8 @@ static void learn_lane(struct planner *planner, const struct round_lane *lane)
     learn_found(planner, lane);
 }
 
-/* Counts where the round's time went, the size of its step, and whether that was a half. */
-static void record(const struct round *r)
+/* Counts where the round's time went, and the size of its step. */
+static void record(struct round *r)
 {
     const struct target_cost *cost = &r->cost;
     int64_t ranks_us = cost->compute_us + cost->collective_us;
@@ -134,7 +134,7 @@ static void record(const struct round *r)
     const struct signals_round round = {
         .part_us = {[SIGNALS_PLAN] = r->prepare_us - r->draft_us - r->read_us,
                     [SIGNALS_DRAFT] = r->draft_us + r->read_us,
-                    [SIGNALS_WIRE] = cost->total_us - ranks_us - round_late_us(r),
+                    [SIGNALS_WIRE] = cost->total_us - ranks_us,
                     [SIGNALS_VERIFY] = cost->compute_us,
                     [SIGNALS_COLLECTIVE] = cost->collective_us,
                     [SIGNALS_ACCEPT] = clock_now_us() - r->verify_us - cost->total_us},
@@ -147,8 +147,7 @@ static void record(const struct round *r)
         .has_guesses = has_guesses,
     };
     signals_round(r->tools->signals, &round);
-    r->tools->half_choice->n_steps++;
-    r->tools->half_choice->n_half_steps += r->is_alone ? 0 : 1;
+    r->n_steps++;
 }
 
 void round_learn(struct round *r)
@@ -162,11 +161,9 @@ void round_learn(struct round *r)
         .n_passes = r->draft_cost.n_passes,
         .first_pass_tokens = r->draft_cost.first_pass_tokens,
         .read_us = r->read_us,
-        .n_ahead = r->lanes[0].n_ahead,
-        .k = r->is_alone && !round_is_found(&r->lanes[0]) ? round_n_own(r->lanes) : 0,
         .draft_us = r->draft_us,
         .step_us = r->cost.step_us,
-        .round_us = r->prepare_us + clock_now_us() - r->verify_us - round_late_us(r),
+        .round_us = r->prepare_us + clock_now_us() - r->verify_us,
     };
     memcpy(round.pass_lanes, r->draft_cost.pass_lanes, sizeof r->draft_cost.pass_lanes);
     memcpy(round.pass_grows, r->draft_cost.pass_grows, sizeof r->draft_cost.pass_grows);

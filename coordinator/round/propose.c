@@ -67,7 +67,6 @@ static void settle_draft(struct round_lane *lane, const struct error *err)
 {
     if (!err->code) return;
     guess_tree_begin(&lane->draft, lane->draft.base);
-    lane->n_ahead = 0;
     if (err->code == ERR_EXHAUSTED || err->code == ERR_UNAVAILABLE) {
         lose_draft(lane->seq, err);
     } else {
@@ -76,28 +75,17 @@ static void settle_draft(struct round_lane *lane, const struct error *err)
     }
 }
 
-/* All lanes that guess with the draft model, in one call. Guesses that were made ahead are taken
- * only by a single stream that guesses nothing after siblings; otherwise the same guesses are
- * drawn again with the same coins. */
+/* All lanes that guess with the draft model, in one call. */
 static void propose_with_model(struct round *r)
 {
     struct drafter *model = r->tools->drafters->model;
     struct round_lane *owners[SEQUENCES_MAX];
-    bool needs_guesses = false; /* those made ahead may be enough */
     int64_t start_us = clock_now_us();
     r->draft_cost = (struct draft_cost){0};
     r->draft_us = 0;
     int n = model ? list_drafts(r, model, owners) : 0;
     if (n == 0) return;
-    for (int i = 0; i < n; i++) {
-        struct round_lane *lane = owners[i];
-        if (r->is_alone && r->n_lanes == 1 && !draft_lane_grows(&r->drafts[i])) {
-            ahead_take(r->tools->ahead, &r->drafts[i]);
-            lane->n_ahead = lane->draft.n_chain;
-        }
-        needs_guesses |= lane->draft.n_chain < r->drafts[i].k && !lane->draft.is_over;
-    }
-    if (needs_guesses) round_flush(r, false); /* before the draft works */
+    round_flush(r, false); /* before the draft works */
     drafter_propose(model, r->drafts, n, &r->arena, &r->draft_cost);
     r->draft_us = clock_now_us() - start_us;
     round_append(r, owners, n);

@@ -1,12 +1,11 @@
-/* One round over the sequences that have places, or over half of them (half_batches.c). round_run
- * is the algorithm of the papers (Leviathan et al. 2023, Algorithm 1): propose K guesses, verify
- * them with one step of the target, accept the longest prefix, and resample the token after it.
- * Of these, acceptance and resampling are one function of the request's rule, which round_accept
- * calls: for rejection accept_rejection of speculation/accept/chain.c, as long as no guess has
- * siblings.
+/* One round over the sequences that have places. round_run is the algorithm of the papers
+ * (Leviathan et al. 2023, Algorithm 1): propose K guesses, verify them with one step of the target,
+ * accept the longest prefix, and resample the token after it. Of these, acceptance and resampling
+ * are one function of the request's rule, which round_accept calls: for rejection accept_rejection
+ * of speculation/accept/chain.c, as long as no guess has siblings.
  *
- * A worked round: one sequence, rule rejection, K = 3, no drafting ahead; two guesses stay and the
- * third is replaced. The prompt had 10 tokens and 2 have been committed since, so n_tokens = 12.
+ * A worked round: one sequence, rule rejection, K = 3; two guesses stay and the third is replaced.
+ * The prompt had 10 tokens and 2 have been committed since, so n_tokens = 12.
  * The last of them, t11, has not been read by either model: n_target_kv = n_draft_kv = 11. Coins
  * are addressed by (position, round), where the round's number is n_tokens at its beginning, here
  * 12.
@@ -44,20 +43,44 @@
  * reads two tokens before the first guess. */
 #include "coordinator/round/round.h"
 
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "coordinator/sequence/sequence.h"
 
-void round_plan(struct round *r, struct sequence **seqs, int n, int hidden_rows)
+enum {
+    /* Rows, each cut out of a whole vocabulary where full ones are wanted. Pages that no round
+     * needs are never touched. */
+    ARENA_BYTES = 1 << 30
+};
+
+int round_open(struct round **round, const struct round_tools *tools, struct error *err)
 {
-    const struct ahead *ahead = r->tools->ahead;
+    int rc = 0;
+    struct round *r = NULL;
+    *round = NULL;
+    TRY(mem_array(&r, 1, sizeof *r, err));
+    r->tools = tools;
+    TRY(arena_open(&r->arena, ARENA_BYTES, err));
+    *round = r;
+    r = NULL;
+out:
+    round_close(r);
+    return rc;
+}
+
+void round_close(struct round *r)
+{
+    if (!r) return;
+    arena_close(&r->arena);
+    free(r);
+}
+
+void round_plan(struct round *r, struct sequence **seqs, int n)
+{
     r->begin_us = clock_now_us();
     arena_reset(&r->arena);
-    const struct round_company company = {
-        .n_ahead = r->is_alone && n == 1 && ahead ? ahead_count(ahead, seqs[0]) : 0,
-        .is_halved = !r->is_alone,
-        .n_hidden_rows = hidden_rows,
-    };
-    scheduler_plan(r->tools->scheduler, seqs, n, &company, &r->plan);
+    scheduler_plan(r->tools->scheduler, seqs, n, &r->plan);
     r->n_lanes = r->plan.n_lanes;
     for (int i = 0; i < r->n_lanes; i++) {
         struct round_lane *lane = &r->lanes[i];
@@ -65,12 +88,10 @@ void round_plan(struct round *r, struct sequence **seqs, int n, int hidden_rows)
         lane->plan = r->plan.lanes[i];
         lane->seq = seq;
         guess_tree_begin(&lane->draft, seq->n_tokens);
-        lane->n_wants = lane->n_ahead = lane->n_accepted = 0;
-        lane->n_missed = seq->n_tokens - seq->n_draft_kv;
+        lane->n_wants = lane->n_accepted = 0;
         lane->is_committed = false;
         lane->err.code = 0;
     }
-    r->is_prepared = r->n_lanes > 0;
 }
 
 static void fail_lane(struct round_lane *lane, const struct error *why, enum job_end end)
@@ -97,39 +118,24 @@ static int end_round(struct round *r, int rc, const struct error *step_failed)
     return is_lost ? rc : 0;
 }
 
-int round_run(struct round *r, struct sequence **seqs, int n, const struct round_next *next,
-              struct error *err)
+int round_run(struct round *r, struct sequence **seqs, int n, bool *is_idle, struct error *err)
 {
-    struct target *target = r->tools->target;
     int rc = 0;
-    if (!r->is_prepared) {
-        round_plan(r, seqs, n, 0); /* who has a step, with how many tokens and guesses */
-        round_read(r);             /* the draft reads what it has missed of prompts */
-        round_propose(r);          /* guesses, each drawn from its q */
-    }
-    if (!r->is_prepared) return 0; /* nobody can go on */
-    r->is_prepared = false;
-    TRY(round_build(r, err)); /* the step: tokens, guesses, and the rows that are wanted */
+    round_plan(r, seqs, n); /* who has a step, with how many tokens and guesses */
+    round_read(r);          /* the draft reads what it has missed of prompts */
+    round_propose(r);       /* guesses, each drawn from its q */
+    *is_idle = r->n_lanes == 0 && r->plan.n_readings == 0;
+    if (r->n_lanes == 0) return 0; /* nobody has a step */
+    TRY(round_build(r, err));      /* the step: tokens, guesses, and the rows that are wanted */
     if (r->n_step_lanes == 0) goto out;
 
     /* Verify: one step checks all guesses. While the ranks compute, the answers of the round before
-     * leave, and then the draft works for the round after this one. */
+     * leave. */
     rc = round_send(r, err);
-    bool has_time = !rc && !target_has_answered(target);
-    if (has_time) {
-        round_flush(r, true);
-        while (r->is_ahead && !target_has_answered(target) && ahead_work(r->tools->ahead)) {
-        }
-        if (!r->is_ahead && next && next->n > 0 && !target_has_answered(target)) {
-            round_plan(next->round, next->seqs, next->n, r->n_tokens);
-            round_read(next->round);
-            round_propose(next->round);
-            r->meanwhile_us = next->round->prepare_us;
-        }
-    }
+    bool has_time = !rc && !target_has_answered(r->tools->target);
+    if (has_time) round_flush(r, true);
     if (!rc) rc = round_merge(r, err);    /* p of each guess's place, and of the one after them */
     if (!has_time) round_flush(r, false); /* the ranks were quick */
-    round_end_step(r, rc != 0);
     if (rc) goto out;
 
     r->accept_us = clock_now_us();

@@ -1,7 +1,6 @@
 /* One round over sequences that have places: plan, read, propose, build, send, merge, accept,
  * commit, learn (docs/design.md section 7). round_run has the whole of it, and each verb is one
- * function. For the files of coordinator/round/ alone; others run rounds through half_batches.h.
- * Owned by the engine thread. */
+ * function, for the files of coordinator/round/ alone. Owned by the engine thread. */
 #pragma once
 
 #include "base/guess_tree.h"
@@ -17,8 +16,6 @@ struct round_lane {
     struct tree_layout layout; /* of the draft, if it is more than a chain; otherwise zero */
     int step_lane;             /* its index in the step; -1: it is not in it */
     int first_want, n_wants;
-    int n_ahead;             /* guesses that had been made while the last round was verified */
-    int n_missed;            /* tokens that the draft had not read */
     int append_evidence;     /* of the draft's appended guesses */
     int n_accepted;          /* guesses that stay */
     int accepted[DRAFT_MAX]; /* [n_accepted] their nodes */
@@ -49,8 +46,7 @@ struct round_accepted {
     int64_t begin_us;                      /* when its acceptance began */
 };
 
-/* A round and all that is known of it. Of two one can be drafted while the target has the other's
- * step. */
+/* A round and all that is known of it. */
 struct round {
     const struct round_tools *tools;
     struct arena arena; /* of this round */
@@ -60,12 +56,8 @@ struct round {
     struct draft_lane drafts[SEQUENCES_MAX];
     struct lane_want *wants;
     int n_lanes, n_step_lanes, n_wants, n_tokens;
-    bool is_prepared; /* its guesses are made, and its step is still to come */
-    bool is_alone;    /* nothing else is drafted during its step */
-    bool is_ahead;    /* the guesses after its own are drafted during its step */
-    int64_t begin_us; /* when planning began */
+    int64_t begin_us;                      /* when planning began */
     int64_t prepare_us, read_us, draft_us; /* how long planning and drafting took; parts of it */
-    int64_t meanwhile_us;                  /* of its step: how long the other one was prepared */
     int64_t verify_us;                     /* when its step began */
     int64_t accept_us;                     /* when its rows were merged */
     struct draft_cost draft_cost;
@@ -73,21 +65,8 @@ struct round {
     struct target_question question;
     struct target_cost cost;
     struct target_result result;
+    uint64_t n_steps; /* of all rounds since it was opened */
 };
-
-/* Another part of the sequences, whose guesses are made while the ranks have this one's step. */
-struct round_next {
-    struct round *round;
-    struct sequence **seqs; /* [n] */
-    int n;
-};
-
-/* How long the step's answer waited because the other round's guesses took longer. */
-static inline int64_t round_late_us(const struct round *r)
-{
-    int64_t late = r->meanwhile_us - r->cost.step_us;
-    return late > 0 ? late : 0;
-}
 
 /* Lets the answers of the round before leave (has_time: sender_flush). */
 static inline void round_flush(const struct round *r, bool has_time)
@@ -95,18 +74,18 @@ static inline void round_flush(const struct round *r, bool has_time)
     r->tools->flush_answers(r->tools->flush_arg, has_time);
 }
 
-/* Runs a round for seqs[n], oldest first, or goes on with the one that is prepared. A sequence
- * whose own part fails is failed here and has is_over set; one that had to give up its place has
- * is_evicted set; the others go on. next: NULL or with n = 0, there is nothing to prepare while the
- * ranks have the step. Errors: ERR_UNAVAILABLE, ERR_TIMEOUT the group is lost: nothing was
- * committed. */
-int round_run(struct round *r, struct sequence **seqs, int n, const struct round_next *next,
-              struct error *err);
+/* Keeps tools. Errors: ERR_NO_MEMORY. */
+int round_open(struct round **round, const struct round_tools *tools, struct error *err);
+void round_close(struct round *round);
 
-/* Chooses who has a step, with how many tokens and guesses. hidden_rows: of the step that the
- * target has meanwhile, whose time drafting may take for nothing; 0 = none. is_prepared afterwards:
- * somebody has one. */
-void round_plan(struct round *r, struct sequence **seqs, int n, int hidden_rows);
+/* Runs a round for seqs[n], oldest first. A sequence whose own part fails is failed here and has
+ * is_over set; one that had to give up its place has is_evicted set; the others go on. *is_idle:
+ * nobody could go on. Errors: ERR_UNAVAILABLE, ERR_TIMEOUT the group is lost: nothing was
+ * committed. */
+int round_run(struct round *r, struct sequence **seqs, int n, bool *is_idle, struct error *err);
+
+/* Chooses who has a step, with how many tokens and guesses: n_lanes. */
+void round_plan(struct round *r, struct sequence **seqs, int n);
 
 /* coordinator/round/propose.c: the draft reads parts of prompts that it will need. */
 void round_read(struct round *r);
@@ -127,8 +106,6 @@ int round_build(struct round *r, struct error *err);
 int round_send(struct round *r, struct error *err);
 /* Waits for the ranks, whose slices become p of each place. Errors: target_verify_merge. */
 int round_merge(struct round *r, struct error *err);
-/* The answer is here, or the step has failed. */
-void round_end_step(struct round *r, bool has_failed);
 /* Says whether the lane has an answer; not if its job has ended in the step, or if the ranks have
  * refused its part, which ends it. */
 bool round_take_answer(struct round *r, struct round_lane *lane);

@@ -117,33 +117,10 @@ int round_build(struct round *r, struct error *err)
     return 0;
 }
 
-/* One stream that speculates with the draft model: the draft need not wait for the target. */
-static bool can_draft_ahead(const struct round *r)
-{
-    const struct round_lane *lane = &r->lanes[0];
-    const struct drafter *model = r->tools->drafters->model;
-    if (lane->plan.tree.n_chain > 0 && lane->plan.drafter != model) return false;
-    if (lane->seq->tree) return false; /* guesses made ahead are a chain */
-    return model && r->is_alone && r->n_lanes == 1 && lane->plan.is_last && !lane->err.code;
-}
-
 int round_send(struct round *r, struct error *err)
 {
-    struct ahead *ahead = r->tools->ahead;
-    struct round_lane *lane = &r->lanes[0];
-    struct sequence *seq = lane->seq;
-    r->meanwhile_us = 0;
     r->verify_us = clock_now_us();
     r->cost = (struct target_cost){0};
-    r->is_ahead = can_draft_ahead(r);
-    if (r->is_ahead) {
-        int limit = drafter_limit(r->tools->drafters->model), end = seq->end - 1;
-        int room = (end < limit ? end : limit) - (seq->n_tokens + lane->draft.n_chain + 1);
-        int k = round_n_own(lane) < room ? round_n_own(lane) : room;
-        ahead_begin(ahead, seq, &lane->draft, k, &seq->ends);
-    } else if (ahead) {
-        ahead_skip(ahead);
-    }
     r->query = (struct target_query){r->step_lanes, r->n_step_lanes, r->wants, r->n_wants};
     return target_verify_send(r->tools->target, &r->query, &r->arena, &r->question, &r->result,
                               &r->cost, err);
@@ -153,21 +130,6 @@ int round_merge(struct round *r, struct error *err)
 {
     return target_verify_merge(r->tools->target, &r->query, &r->arena, &r->question, &r->result,
                                &r->cost, err);
-}
-
-void round_end_step(struct round *r, bool has_failed)
-{
-    const struct round_lane *lane = &r->lanes[0];
-    if (!r->is_ahead) return;
-    /* The step has fed the last committed token and the guesses, nothing else. */
-    bool is_plain = lane->plan.is_last && lane->plan.n_tokens == 1;
-    const struct ahead_times times = {
-        .is_plain = !has_failed && is_plain && lane->n_missed <= 2 && r->plan.n_readings == 0,
-        .draft_us = r->draft_us,
-        .verify_us = r->cost.total_us,
-        .step_us = r->cost.compute_us + r->cost.collective_us,
-    };
-    ahead_end(r->tools->ahead, lane->seq, &times);
 }
 
 bool round_take_answer(struct round *r, struct round_lane *lane)

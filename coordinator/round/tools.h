@@ -1,9 +1,7 @@
 /* Tools of a round: the target, drafters, planner, scheduler and others. */
 #pragma once
 
-#include "coordinator/draft/ahead.h"
 #include "coordinator/draft/appended.h"
-#include "coordinator/round/half_choice.h"
 #include "coordinator/schedule/scheduler.h"
 #include "coordinator/signals/signals.h"
 
@@ -11,9 +9,7 @@
 struct round_tools {
     struct target *target;
     struct drafters *drafters;
-    struct ahead *ahead; /* with a draft model */
     const struct appended *appended;
-    struct half_choice *half_choice;
     struct block_pool *target_pool;
     struct planner *planner;
     struct scheduler *scheduler;

@@ -8,7 +8,6 @@ struct planning {
     struct scheduler *s;
     struct sequence **seqs; /* oldest first */
     int n;
-    const struct round_company *company;
     struct round_plan *plan;
     int n_tokens, n_rows;                    /* that the step still has room for */
     int n_decoding;                          /* lanes of the plan that decode */

@@ -10,7 +10,7 @@ void places_reuse_draft(struct sequence *seq, struct drafter *model)
 {
     int before = seq->n_draft_kv;
     drafter_begin(model, seq);
-    if (!seq->admitted_us || seq->draft_losses > 0 || seq->n_draft_kv == before) return;
+    if (!seq->admitted_us || seq->draft_forgot || seq->n_draft_kv == before) return;
     int n = seq->n_draft_kv < seq->n_prompt ? seq->n_draft_kv : seq->n_prompt;
     seq->counters.draft_reused = (uint32_t)n;
 }
@@ -33,7 +33,7 @@ void places_withdraw(struct sequence *seq, struct block_pool *target_pool,
     block_table_release(&seq->target_blocks, target_pool);
     drafters_forget(drafters, seq->slot);
     seq->n_target_kv = seq->n_draft_kv = 0;
-    seq->draft_losses++;
+    seq->draft_forgot = true;
     seq->n_blocks_sent = 0;
     seq->slot = -1;
 }

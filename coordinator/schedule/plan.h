@@ -79,10 +79,3 @@ struct scheduler {
     int append_max; /* guesses after those of the draft that rows and KV are set aside for */
     uint64_t n_rounds;
 };
-
-/* The rest that one plan depends on. */
-struct round_company {
-    int n_ahead;    /* guesses that a single stream has already; they are checked if it guesses */
-    bool is_halved; /* the sequences are half of all */
-    int n_hidden_rows; /* of the step that the target has while the draft works; 0 = none */
-};

@@ -108,7 +108,7 @@ static bool free_draft_kv(struct planning *p, const struct sequence *seq, int n_
         if (reading >= 0) drop_reading(p->plan, reading);
         drafter_forget(p->s->drafters->model, other->slot);
         other->n_draft_kv = 0;
-        other->draft_losses++;
+        other->draft_forgot = true;
         return true;
     }
     return false;

@@ -336,12 +336,11 @@ static void take_choice(struct planning *p, struct lane_plan *lane,
     lane->offer = *choice->offer;
 }
 
-/* True if the draft may guess after siblings. A draft that has guesses already, or that reads
- * ahead what it is expected to guess, would need further passes for these. */
-static bool may_grow(const struct planning *p, const struct sequence *seq,
-                     const struct planner_lane *lane)
+/* True if the draft may guess after siblings. A draft that reads ahead what it is expected to guess
+ * would need further passes for these. */
+static bool may_grow(const struct sequence *seq, const struct planner_lane *lane)
 {
-    return seq->grows && p->company->n_ahead == 0 && lane->staged[1] <= 0;
+    return seq->grows && lane->staged[1] <= 0;
 }
 
 /* Makes room, of what all lanes have left, after the draft's guesses for such as are found there.
@@ -364,7 +363,7 @@ static void plan_fixed_tree(struct planning *p, struct lane_plan *lane)
 {
     const struct tree_widths *widths = lane->seq->tree;
     bool has_tree = widths && lane->tree.n > 0 && lane->drafter == p->s->drafters->model;
-    if (!has_tree || p->company->is_halved) return;
+    if (!has_tree) return;
     struct guess_tree tree;
     tree_widths_plan(widths, lane->tree.n_chain, &tree);
     int n = tree.n - lane->tree.n;
@@ -426,26 +425,17 @@ static void plan_guesses(struct planning *p)
             .n_left = seq->end - seq->n_tokens,
             .offers = offers[n],
             .n_offers = list_offers(p, lane, offers[n]),
-            .siblings_max = p->company->is_halved ? 0 : seq->siblings_max,
+            .siblings_max = seq->siblings_max,
             .nodes_max = TREE_PATHS_MAX - 1, /* each sibling ends a path, and so does a branch */
         };
         predict_passes(p, seq, &lanes[n]);
-        lanes[n].grows = may_grow(p, seq, &lanes[n]);
+        lanes[n].grows = may_grow(seq, &lanes[n]);
         owners[n++] = lane;
     }
     load.n_waiting = p->plan->n_waiting = count_waiting(p);
     load.n_rows = n_rows - n;
     load.n_rows_max = n_rows + least(p->n_tokens, p->n_rows);
-    load.is_alone = p->n == 1 && !p->company->is_halved;
-    load.n_hidden_rows = p->company->n_hidden_rows;
     planner_share(p->s->planner, lanes, n, &load);
-    int n_ahead = p->company->n_ahead;
-    bool is_drafted = n == 1 && lanes[0].tree.n > 0 && !lanes[0].offer;
-    if (p->n == 1 && is_drafted && lanes[0].tree.n_chain < n_ahead) {
-        int room = least(p->n_tokens, p->n_rows);
-        guess_tree_begin(&lanes[0].tree, 0); /* the room is for guesses of the chain */
-        guess_tree_plan(&lanes[0].tree, least(least(n_ahead, lanes[0].k_max), room), GUESS_CHAIN);
-    }
     for (int i = 0; i < n; i++) {
         take_choice(p, owners[i], &lanes[i]);
     }
@@ -480,14 +470,12 @@ static void count(struct round_plan *plan)
     }
 }
 
-void scheduler_plan(struct scheduler *s, struct sequence **seqs, int n,
-                    const struct round_company *company, struct round_plan *plan)
+void scheduler_plan(struct scheduler *s, struct sequence **seqs, int n, struct round_plan *plan)
 {
     struct planning p = {
         .s = s,
         .seqs = seqs,
         .n = n,
-        .company = company,
         .plan = plan,
         .n_tokens = s->target->max_step_tokens,
         .n_rows = s->target->max_step_rows,

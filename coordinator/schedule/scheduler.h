@@ -16,4 +16,4 @@
  * is set; it is not in the plan. An empty plan means that nobody can go on now: clients
  * are slow, or lanes wait for the draft. */
 void scheduler_plan(struct scheduler *scheduler, struct sequence **seqs, int n,
-                    const struct round_company *company, struct round_plan *plan);
+                    struct round_plan *plan);

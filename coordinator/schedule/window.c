@@ -40,7 +40,7 @@ void planning_open_windows(struct planning *p, struct lane_plan **lanes, int n)
 {
     struct lane_plan *list[SEQUENCES_MAX];
     const struct drafter *finder = drafters_extra_rows(p->s->drafters);
-    if (!finder || p->company->is_halved) return;
+    if (!finder) return;
     int n_listed = list_lanes(lanes, n, list);
     int room = n_listed > 0 ? free_rows(p) : 0;
     for (int i = 0; i < n_listed; i++) {

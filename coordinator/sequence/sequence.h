@@ -26,7 +26,7 @@ struct sequence {
     int32_t *tokens; /* [capacity] prompt, then committed tokens, then room for guesses */
     int n_tokens, n_prompt, capacity;
     int n_target_kv, n_draft_kv; /* tokens that the target and the draft have read */
-    uint32_t draft_losses;       /* times that the draft forgot what it had read */
+    bool draft_forgot;           /* the draft has forgotten what it had read */
     bool lost_draft;             /* the draft model's device was lost */
     bool lacked_draft_kv;        /* it went without guesses, because there was no room for them */
     int n_scored;                /* tokens of the prompt whose scores were sent */

@@ -19,8 +19,6 @@ enum {
     /* Plain rounds whose time is the limit of unspent credit for probes, so that a long text does
      * not save for a long series of probes. */
     CREDIT_ROUNDS = 2,
-    /* Rounds over which the share of drafting that is waited for is averaged. */
-    MEMORY_ROUNDS = 48,
     /* Measurements that a time of a calibration, or of a kept table, counts as at most: the first
      * rounds of service can still correct it. */
     KEPT_TIMES = 8,
@@ -38,8 +36,6 @@ enum {
 static const double probe_ratio = 0.01, late_probe_ratio = 0.005;
 /* Share that older tests keep with every new test of their position, over all sequences. */
 static const double keep_test = 0.998;
-/* Share of the guesses' time that rounds are assumed to wait for at least. */
-static const double visible_least = 0.01;
 /* Ratio: drafting counts as at most so many times as long as its passes. */
 static const double around_most = 2;
 /* Weight of one measurement in the ratio of prompts, and what that is at most. */
@@ -54,18 +50,6 @@ static double clamp(double x, double least, double most)
 
 /* ---- the draft ---- */
 
-/* Guesses that were made while the round before was verified cost this round nothing. Where others
- * took no pass of their own either, the time that is left does not tell the two apart. */
-static void observe_visible(struct planner *p, const struct planner_round *round)
-{
-    double all_us = round->k * planner_curve_at(&p->draft, 1);
-    bool is_staged = round->n_passes < round->k - round->n_ahead;
-    if (all_us <= 0 || (round->n_ahead && is_staged)) return;
-    double share = clamp(round->n_ahead ? (double)round->draft_us / all_us : 1, 0, 1);
-    if (p->visible <= 0) p->visible = 1;
-    p->visible = fmax(p->visible + (share - p->visible) / MEMORY_ROUNDS, visible_least);
-}
-
 /* Time of drafting over that of its passes. */
 static double around_passes(const struct planner_round *round)
 {
@@ -73,7 +57,7 @@ static double around_passes(const struct planner_round *round)
     for (int i = 0; i < round->n_passes && i <= DRAFT_MAX; i++) {
         passes_us += (double)round->pass_us[i];
     }
-    if (round->n_ahead || passes_us <= 0) return 1;
+    if (passes_us <= 0) return 1;
     return clamp((double)round->draft_us / passes_us, 1, around_most);
 }
 
@@ -123,8 +107,6 @@ static void observe_draft(struct planner *p, const struct planner_round *round)
     if (round->n_read >= READ_LEAST && round->read_us > 0) {
         planner_time_add(&p->read, (double)round->read_us / round->n_read);
     }
-    bool is_caught_up = round->first_pass_tokens <= CAUGHT_UP;
-    if (round->k > 0 && round->n_lanes == 1 && is_caught_up) observe_visible(p, round);
 }
 
 /* ---- rounds ---- */

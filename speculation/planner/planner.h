@@ -38,7 +38,6 @@ enum {
 struct planner {
     struct planner_curve draft, step, rest; /* a pass of the draft; t_v; what is left of a round */
     struct planner_time read;               /* a token of a long text that the draft reads */
-    double visible; /* share of the guesses' time that a single stream waits for; 0 = not known */
     struct planner_counts counts;
     struct planner_prior prior; /* of counts */
     struct planner_reasons reasons;
@@ -104,10 +103,6 @@ struct planner_load {
                        delays their first tokens, too */
     int n_rows_max; /* of the step */
     int n_guessing[DRAFT_MAX]; /* lanes of other strategies that guess at least i + 1 tokens */
-    bool is_alone;             /* one stream: drafting ahead may hide the draft's time */
-    /* Rows of a step of other lanes that the target has meanwhile: as long as it takes, drafting
-     * costs nothing. 0 = none */
-    int n_hidden_rows;
 };
 
 /* Says which guesses each lane makes, and who makes them: lanes[i].tree and lanes[i].offer. All
@@ -165,9 +160,8 @@ struct planner_round {
     bool pass_grows[DRAFT_MAX + 1]; /* guesses after siblings are made: its time is that of no
                                        number of rows */
     int64_t pass_us[DRAFT_MAX + 1];
-    int n_read;      /* tokens of prompts that the draft read besides, ... */
-    int64_t read_us; /* ... and for how long the round waited for that; not in draft_us */
-    int n_ahead, k;  /* of a single stream: guesses made while the round before was verified, all */
+    int n_read;       /* tokens of prompts that the draft read besides, ... */
+    int64_t read_us;  /* ... and for how long the round waited for that; not in draft_us */
     int64_t draft_us; /* waited for guesses: the passes and what is around them */
     int64_t step_us;  /* the slowest rank: compute and collectives */
     int64_t round_us; /* everything */

@@ -23,18 +23,16 @@ static double gain_per_token(const struct planner *p, const struct planner_seque
     int rows_most = planner_near(most(p->step.largest_own, n_lanes));
     double plain = planner_curve_at(&p->step, n_lanes) + planner_curve_at(&p->rest, n_lanes);
     double one = plain / n_lanes, survival = 1, tokens = 1, gain = 0;
-    double visible = n_lanes == 1 && p->visible > 0 ? p->visible : 1;
     for (int k = 1; k <= DRAFT_MAX && n_lanes + k <= rows_most; k++) {
         survival *= (double)planner_chain_next(&chain);
         tokens += survival;
         int all = n_lanes * (k + 1);
         double alone = planner_curve_at(&p->step, n_lanes + k) +
-                       planner_curve_at(&p->rest, n_lanes + k) +
-                       k * visible * planner_curve_at(&p->draft, 1);
+                       planner_curve_at(&p->rest, n_lanes + k) + k * planner_curve_at(&p->draft, 1);
         gain = fmax(gain, one - (alone - (n_lanes - 1) * one) / tokens);
         if (all > rows_most) continue;
         double together = planner_curve_at(&p->step, all) + planner_curve_at(&p->rest, all) +
-                          k * visible * planner_curve_at(&p->draft, n_lanes);
+                          k * planner_curve_at(&p->draft, n_lanes);
         gain = fmax(gain, one - together / (n_lanes * tokens));
     }
     return gain;

@@ -16,7 +16,7 @@ double planner_step_us(const struct planner *p, const struct planner_base *base,
 static double round_us(const struct planner *p, const struct planner_base *base, double draft_us,
                        int n_guesses)
 {
-    return fmax(draft_us - base->hidden_us, 0) + planner_step_us(p, base, n_guesses);
+    return draft_us + planner_step_us(p, base, n_guesses);
 }
 
 struct planner_base planner_base_of(const struct planner *p, int n_lanes,
@@ -31,14 +31,10 @@ struct planner_base planner_base_of(const struct planner *p, int n_lanes,
         .near_lanes = planner_near(p->draft.largest) - load->n_guessing[0],
         .n_lanes = n_lanes + load->n_decoding + load->n_waiting,
         .n_waiting = load->n_waiting,
-        .visible = load->is_alone && p->visible > 0 ? p->visible : 1,
     };
     base.prompt_us = planner_curve_at(&p->step, rows) - planner_curve_at(&p->step, base.wanted);
     for (int i = 0; i < DRAFT_MAX && load->n_guessing[i] > 0; i++) {
-        base.draft_us += base.visible * planner_curve_at(&p->draft, load->n_guessing[i]);
-    }
-    if (load->n_hidden_rows > 0) {
-        base.hidden_us = planner_curve_at(&p->step, load->n_hidden_rows);
+        base.draft_us += planner_curve_at(&p->draft, load->n_guessing[i]);
     }
     base.us = round_us(p, &base, base.draft_us, 0);
     return base;
@@ -101,13 +97,13 @@ void planner_sum_add(struct planner_sum *sum, const struct planner_lane *lane,
 {
     double survival = (double)pair->survival;
     if (pair->rank == PLANNER_GROWN) {
-        sum->draft_us += sum->base->visible * widen(sum, pair->position, pair->rows);
+        sum->draft_us += widen(sum, pair->position, pair->rows);
     }
     if (lane->offer || pair->rank > 0) {
         add_guess(sum, pair);
         return;
     }
-    sum->draft_us += sum->base->visible * add_pass(sum, lane, pair->position);
+    sum->draft_us += add_pass(sum, lane, pair->position);
     if (lane->n_missed > PLANNER_CAUGHT_UP) {
         double tokens = survival + (pair->position == 0 ? 1 : 0);
         sum->draft_us += tokens * planner_missed_us(sum->p, lane);

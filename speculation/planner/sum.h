@@ -14,8 +14,6 @@ struct planner_base {
     double us;                  /* without what prompts add to the step */
     double draft_us;            /* of us: passes of other lanes */
     double prompt_us;
-    double visible;
-    double hidden_us; /* time of all drafting that the step of others hides */
 };
 
 struct planner_base planner_base_of(const struct planner *p, int n_lanes,

@@ -11,7 +11,7 @@ static double draft_pass_us(const struct planner *p, const struct planner_base *
 {
     const struct planner_curve *draft = &p->draft;
     int n = base->n_lanes - base->n_waiting;
-    return base->visible * (planner_curve_at(draft, n) - planner_curve_at(draft, n - 1));
+    return planner_curve_at(draft, n) - planner_curve_at(draft, n - 1);
 }
 
 /* A lane that alone makes guesses, as far as they are added. */

@@ -7,10 +7,9 @@ A request is for 4 tokens, so that the first round makes K = 3 guesses. The seco
 the same round or, after a rejection, from the next one, so the independence of rounds is tested
 too. The seeds are fixed: a run repeats itself. The same is asked of strategies that choose K, with
 fewer draws (test_strategies.c has more); there the planner's timings matter, so those draws do not
-repeat. At the end all guesses are made while the target verifies the round before, then guesses are
-found in the text itself, and drawn from what other texts have said; and trees of the draft go on
-after siblings, also of texts with penalties, biases and bans, or are independent chains, which
-tree rules judge.
+repeat. At the end guesses are found in the text itself, and drawn from what other texts have said;
+and trees of the draft go on after siblings, also of texts with penalties, biases and bans, or are
+independent chains, which tree rules judge.
 
 Most draws come from a small synthetic pair, because a draw costs most of its time in the models:
 what is tested does not depend on them. Some come from the tales pair, which is trained. Groups have
@@ -34,7 +33,6 @@ from generations import (DRAFT, TARGET, Edits, GenerationCluster, Report, chi_sq
                          fit_cells, order, side_by_side)
 
 SMALL = "synthetic:tiny,seed=5,agree=0.7"
-DEEPER = SMALL + ",layers=8"  # steps in which the draft has time for a guess
 PROMPT = [338]  # in tales: "The"
 TOP_K = 20
 N_DRAFT = 3
@@ -46,7 +44,6 @@ N_TALES = 6000 // ONE_OF
 N_NAIVE = 10000 // ONE_OF
 N_STRATEGY = 3500 // ONE_OF
 N_EDITED = 10000 // ONE_OF
-N_AHEAD = 14000 // ONE_OF
 N_FOUND = 8000 // ONE_OF
 N_STORE = 15000 // ONE_OF
 N_GROWN = 11000 // ONE_OF
@@ -56,10 +53,9 @@ N_SHOWN = 16
 N_SHARED = 20000 // ONE_OF
 N_UNCUT = 20000 // ONE_OF
 N_CHAINS = 20000 // ONE_OF
-AHEAD_TOP_K = 5  # 125 triples
 # Total variations that must be found in 9 of 10 cases by all draws; fewer draws find larger ones.
 MAIN_TV, NAIVE_TV, STRATEGY_TV = 0.031, 0.05, 0.07
-EDITED_TV, AHEAD_TV, TALES_TV, FOUND_TV, STORE_TV = 0.05, 0.037, 0.064, 0.064, 0.046
+EDITED_TV, TALES_TV, FOUND_TV, STORE_TV = 0.05, 0.064, 0.064, 0.046
 GROWN_TV = 0.05
 SHARED_TV = 0.04
 UNCUT_TV = 0.046
@@ -247,41 +243,6 @@ def check_two_ranks(build, report, draws):
                          f"{rule}, two ranks: {n_same} of {N_SAME} draws are those of one rank")
 
 
-def exact_triples(build):
-    """{(a, b, c): probability} of the next three tokens."""
-    first = collections.Counter()
-    for (a, _), p in exact_pairs(build, PROMPT, AHEAD_TOP_K, target=DEEPER).items():
-        first[a] += p
-    return {(a, b, c): chance * p for a, chance in first.items()
-            for (b, c), p in exact_pairs(build, PROMPT + [a], AHEAD_TOP_K, target=DEEPER).items()}
-
-
-def check_ahead(build, report):
-    """Guesses that were made while the target verified. The first such guess is for the third token
-    at the earliest, so triples are counted, with one guess a round."""
-    exact = exact_triples(build)
-    report.check(abs(sum(exact.values()) - 1) < 1e-9, f"{len(exact)} exact triples")
-    flags = {"target": DEEPER, "worker_flags": ONE_THREAD,
-             "coordinator_flags": ["--draft-ahead", "on"]}
-    with small_cluster(build, **flags) as cluster, small_cluster(build, **flags) as other:
-        # A single stream drafts ahead, and company does not.
-        way = {"top_k": AHEAD_TOP_K, "n_draft": 1, "in_flight": 1}
-        drawn = side_by_side(
-            lambda: draw(cluster, report, "rejection", N_AHEAD, 9000001, **way),
-            lambda: draw(other, report, "block", N_AHEAD, 10000001, **way))
-        for rule, done in zip(("rejection", "block"), drawn):
-            ahead = sum(one["drafted_ahead"] for one in done)
-            report.check(ahead > N_AHEAD // 10, f"{rule}: {ahead} guesses made ahead")
-            counts = collections.Counter(tuple(one["ids"][:3]) for one in done)
-            cells = [(counts.pop(triple, 0), p) for triple, p in exact.items()]
-            fit = chi_square(build, "fit", cells + [(sum(counts.values()), 0.0)])
-            most_tv = AHEAD_TV * math.sqrt(ONE_OF)
-            report.check(fit["p_value"] > P_LEAST and fit["detectable_tv"] <= most_tv,
-                         f"{rule}, drafting ahead: chi-square {fit['chi_square']:.1f} over "
-                         f"{fit['cells']} cells, p = {fit['p_value']:.3g}; total variation of "
-                         f"{fit['detectable_tv']:.4f} would be found in 9 of 10 cases")
-
-
 def likely_loop(build):
     """Returns a prompt that ends as it began, so that the tokens found after its beginning are
     guessed, and the exact distribution after it. The target often goes on after it as the prompt
@@ -395,8 +356,7 @@ def check_grown(build, report, exact):
     """Guesses after siblings, which the planner makes where rows cost nothing beside the link. What
     it chooses depends on times, so these draws do not repeat. Each rule has several clusters,
     because all of them wait for the link most of the time."""
-    way = {"kind": Farther, "worker_flags": ONE_THREAD,
-           "coordinator_flags": ["--half-batches", "off", "--draft-ahead", "off"]}
+    way = {"kind": Farther, "worker_flags": ONE_THREAD}
     with contextlib.ExitStack() as stack:
         drawn = side_by_side(*[
             functools.partial(draw_grown, stack.enter_context(small_cluster(build, **way)), report,
@@ -424,8 +384,7 @@ def check_grown(build, report, exact):
 
 def check_shared(build, report, exact):
     """Trees whose places have 3, 6 and 6 guesses, after those that the draft's q says."""
-    way = {"worker_flags": ONE_THREAD,
-           "coordinator_flags": ["--half-batches", "off", "--trees", "dynamic:3,2,1"]}
+    way = {"worker_flags": ONE_THREAD, "coordinator_flags": ["--trees", "dynamic:3,2,1"]}
     with small_cluster(build, **way) as cluster, small_cluster(build, **way) as other:
         drawn = side_by_side(lambda: draw(cluster, report, "rejection", N_SHARED, 21000001,
                                           strategy="fixed"),
@@ -443,8 +402,7 @@ def check_shared(build, report, exact):
 def check_edited_trees(build, report, exact):
     """Edits in trees that are named: they depend on the path of each guess."""
     for i, trees in enumerate(("3,2,1", "dynamic:3,2,1")):
-        way = {"worker_flags": ONE_THREAD,
-               "coordinator_flags": ["--half-batches", "off", "--trees", trees]}
+        way = {"worker_flags": ONE_THREAD, "coordinator_flags": ["--trees", trees]}
         with small_cluster(build, **way) as cluster, small_cluster(build, **way) as other:
             check_edits((cluster, other), build, report, exact, f"edited, {trees}",
                         (23000001 + 2000000 * i, 24000001 + 2000000 * i), strategy="fixed")
@@ -453,8 +411,7 @@ def check_edited_trees(build, report, exact):
 def check_chains(build, report, exact):
     """Three independent chains of two guesses, judged by the two rules that are for such: which
     chains hold the same tokens shows in neither."""
-    way = {"worker_flags": ONE_THREAD,
-           "coordinator_flags": ["--half-batches", "off", "--trees", "chains:3x2"]}
+    way = {"worker_flags": ONE_THREAD, "coordinator_flags": ["--trees", "chains:3x2"]}
     cases = {"k-sequential": ("rejection", 23000001), "multi-path": ("block", 24000001)}
     with small_cluster(build, **way) as cluster, small_cluster(build, **way) as other:
         drawn = side_by_side(*[
@@ -534,7 +491,6 @@ def main():
     check_draws(build, report, draws, exact, MAIN_TV)
     check_power(build, report, draws["block"], exact)
     check_accepted(report, draws)
-    check_ahead(build, report)
     check_tales(build, report)
     check_lookup(build, report)
     check_recycled(build, report, exact)

@@ -23,7 +23,7 @@ EXPERIMENTS = os.path.join(SOURCE, "deploy", "experiments")
 TINY = """
 start = deploy/experiments/start-mpirun -T {T} --delay {delay} # as in scaling.conf
     --worker '--threads 1'
-    --coordinator '--threads 1 --draft-ahead off --half-batches off'
+    --coordinator '--threads 1'
 sweep = T=1,2, delay=0,2,
     C=2, K=0,2
 load = --prompts bench/prompts/tales.txt -n 40 --requests 4 --temperature 0 --rule greedy

@@ -38,13 +38,11 @@ class LoadTest(FaultTest):
     WORLD = World
     RANKS = 1
     KV = ["--kv-tokens", str(N_RUNNING * 1024)]
-    HALVES = "auto"
 
     def setUp(self):
         # Without lookups, with which texts of loops come so fast that they end too soon.
         self.world = self.WORLD(n_ranks=self.RANKS, worker_flags=self.KV, coordinator_flags=[
-            "--sequences", str(N_RUNNING), "--calibrate", "0", "--half-batches", self.HALVES,
-            "--lookup", "none"])
+            "--sequences", str(N_RUNNING), "--calibrate", "0", "--lookup", "none"])
         self.addCleanup(self.world.leave)
         self.world.start()
         self.client = Client(self.world.address)
@@ -91,7 +89,6 @@ class LoadTest(FaultTest):
 
 class LostRank(LoadTest):
     RANKS = 2
-    HALVES = "on"
 
     def lose(self):
         running, waiting = self.run_long(), self.wait_short()

@@ -79,8 +79,7 @@ class Soak(FaultTest):
     @classmethod
     def setUpClass(cls):
         cls.world = World(worker_flags=["--kv-tokens", "512"], coordinator_flags=[
-            "--draft-kv-tokens", "512", "--queue", "4096", "--calibrate", "0",
-            "--half-batches", "on"])
+            "--draft-kv-tokens", "512", "--queue", "4096", "--calibrate", "0"])
         cls.addClassCleanup(cls.world.leave)
         cls.world.start()
         cls.clients = [Client(cls.world.address) for _ in range(4)]

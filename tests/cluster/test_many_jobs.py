@@ -135,12 +135,10 @@ def alone(build, jobs, prompts, report):
 class Case:
     """A cluster and how many jobs it has at a time."""
 
-    def __init__(self, n_ranks, concurrency, worker=(), coordinator=(), preempts=False,
-                 halves="off"):
+    def __init__(self, n_ranks, concurrency, worker=(), coordinator=(), preempts=False):
         self.n_ranks, self.concurrency, self.preempts = n_ranks, concurrency, preempts
-        self.halves = halves
         self.worker = [str(flag) for flag in worker]
-        self.coordinator = [str(flag) for flag in coordinator] + ["--half-batches", halves]
+        self.coordinator = [str(flag) for flag in coordinator]
 
     def name(self):
         return f"T = {self.n_ranks}, {' '.join(self.worker + self.coordinator)}"
@@ -149,22 +147,22 @@ class Case:
 SMALL = ("--kv-tokens", 448)
 SMALL_DRAFT = ("--draft-kv-tokens", 448)
 CASES = (
-    Case(1, (1, 7, 64), coordinator=("--draft-ahead", "on"), halves="on"),
-    Case(1, (64, 7), SMALL, SMALL_DRAFT + ("--draft-ahead", "off"), preempts=True, halves="on"),
+    Case(1, (1, 7, 64)),
+    Case(1, (64, 7), SMALL, SMALL_DRAFT, preempts=True),
     Case(1, (32,), SMALL + ("--max-step-rows", 17, "--max-step-tokens", 48),
-         SMALL_DRAFT + ("--draft-ahead", "on", "--calibrate", 0), preempts=True),
-    Case(2, (32,), SMALL, ("--draft-ahead", "on"), preempts=True, halves="on"),
-    Case(2, (7,), coordinator=("--draft-ahead", "off")),
-    Case(4, (64,), SMALL, SMALL_DRAFT, preempts=True, halves="auto"),
+         SMALL_DRAFT + ("--calibrate", 0), preempts=True),
+    Case(2, (32,), SMALL, preempts=True),
+    Case(2, (7,)),
+    Case(4, (64,), SMALL, SMALL_DRAFT, preempts=True),
 )
 
 
-# In builds that check every access: preemption, steps that are too small for all, halves with and
-# without preemption, two ranks. The other combinations would take too long there.
+# In builds that check every access: preemption, steps that are too small for all, two ranks. The
+# other combinations would take too long there.
 SANITIZED_CASES = (
     Case(1, (64,), SMALL + ("--max-step-rows", 17, "--max-step-tokens", 48),
-         SMALL_DRAFT + ("--draft-ahead", "on"), preempts=True, halves="on"),
-    Case(2, (32,), coordinator=("--draft-ahead", "on"), halves="on"),
+         SMALL_DRAFT, preempts=True),
+    Case(2, (32,)),
 )
 
 
@@ -205,12 +203,6 @@ def run_case(build, case, jobs, words, report):
             n_preempted = load.preemptions - before.preemptions
             report.check(n_preempted > 0 or not case.preempts or concurrency < 32,
                          f"{name}: {n_preempted} preemptions")
-            n_halved = load.half_steps - before.half_steps
-            n_wanted = (load.steps - before.steps) // 10 if case.halves == "on" else 0
-            if case.preempts:
-                n_wanted = 0  # there is seldom room for two halves
-            report.check(n_halved >= n_wanted if case.halves != "off" else n_halved == 0,
-                         f"{name}: {n_halved} of {load.steps - before.steps} steps were halves")
             report.check(load.reused > before.reused,
                          f"{name}: {load.reused - before.reused} tokens reused")
             report.check(watcher.most_running >= (2 if concurrency > 1 else 1),

@@ -31,8 +31,8 @@ RANKS = (1, 2)
 # With one rank texts lose their places now and then.
 WORKER = {1: ["--threads", "1", "--kv-tokens", "2048"], 2: ["--threads", "1"]}
 IN_FLIGHT = 16
-EVERYTHING = ["--draft-ahead", "on", "--draft-staged", "on", "--half-batches", "on", "--lookup",
-              "session,store,recycled,lookahead", "--lookup-append", "on"]
+EVERYTHING = ["--draft-staged", "on", "--lookup", "session,store,recycled,lookahead",
+              "--lookup-append", "on"]
 # (coordinator's options, request's options)
 OPTIONS = ((["--lookup", "none"], {"n_draft": 4}), (EVERYTHING, {"strategy": "planned"}),
            (["--trees", "3,2,1"], {"n_draft": 3}),

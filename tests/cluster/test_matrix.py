@@ -3,7 +3,7 @@
 """Options that promise to change no text, on all kinds of ranks: one cluster for each set of ranks,
 whose coordinator is started again with each set of options. Greedy and `coupled` texts are compared
 with the plain ones of tests/golden/texts (tests/support/plain_texts.py). What the other rules
-decide with a K of their own is compared with a draft that does nothing ahead. `tests/run long`
+decide with a K of their own is compared with a draft that reads nothing ahead. `tests/run long`
 compares the texts of all seeds and prompts, other runs those of some.
 
 Each line names the ranks, the coordinator's options, the texts and the request's options.
@@ -38,15 +38,11 @@ ONLY_PLANNED = LOOKUP_WAYS if ALL else {"planned": PLANNED}
 def near_one(world, reference):
     """A rank beside its coordinator."""
     check_defaults(world, plain_texts.N_ENDS)
-    check_decisions(world, reference, staged=None, ahead=None)
+    check_decisions(world, reference, staged=None)
     check_random_draft(world)
-    world.use("--draft-staged", "on", "--draft-ahead", "off")
+    world.use("--draft-staged", "on")
     check_decisions(world, reference, staged=True)
-    world.use("--draft-staged", "on", "--draft-ahead", "on")
-    check_decisions(world, reference, staged=True, ahead=None)
-    check_decisions(world, reference, in_flight=12, staged=True, ahead=None)
-    world.use("--draft-staged", "off", "--draft-ahead", "on")
-    check_decisions(world, reference, ahead=None)
+    check_decisions(world, reference, in_flight=12, staged=True)
     check_heads(world)
     check_layers(world, [TARGET + ",layers=0-1", TARGET + ",layers=0,2", TARGET + ",layers=all"],
                  GREEDY_AND_COUPLED)
@@ -67,8 +63,7 @@ def near_lookups(world, _):
 
 def near_two(world, reference):
     check_defaults(world, 2)
-    total = check_decisions(world, reference, staged=None, ahead=None, ways=OWN if ALL else SOME)
-    world.check(total.drafted_ahead > 0, f"{total.drafted_ahead} guesses were made ahead")
+    check_decisions(world, reference, staged=None, ways=OWN if ALL else SOME)
     check_row_forms(world)
     check_random_draft(world)
     check_lookup(world, "session", (16,))
@@ -82,7 +77,7 @@ def near_four(world, _):
 def near_little(world, reference):
     """Texts lose their places again and again."""
     world.use("--draft-staged", "on", *LITTLE_DRAFT)
-    check_decisions(world, reference, in_flight=12, staged=True, ahead=None, preempted=True)
+    check_decisions(world, reference, in_flight=12, staged=True, preempted=True)
     for lookup in ("session", "session,recycled", "session,lookahead"):
         n = check_lookup(world, lookup, (16,), ways=ONLY_PLANNED, n_seeds=2)
         world.check(n > 0, f"{n} times a text lost its place")
@@ -95,12 +90,6 @@ def far_one(world, _):
     check_appended(world, "on", (1, 8))
     check_appended(world, "auto", (1, 8))
     check_appended(world, "off", (2,))
-
-
-def far_ahead(world, reference):
-    """A rank far away always leaves the draft time to guess ahead."""
-    world.use("--draft-staged", "off", "--draft-ahead", "on")
-    check_decisions(world, reference, ahead=True, ways=OWN if ALL else SOME)
 
 
 def far_lookups(world, _):
@@ -169,7 +158,6 @@ def worlds(build, reference, shown):
             (far_pair_one, shown, "one far rank of a pair", far(**pair)),
             (near_lookups, None, "one rank", near()),
             (far_two, None, "two far ranks", far(2)),
-            (far_ahead, reference, "one far rank", far()),
             (near_four, None, "four ranks", near(4)),
             (far_little, None, "one far rank, little KV", far(flags=SMALL)),
             (near_little, reference, "one rank, little KV", near(flags=SMALL)),
@@ -189,14 +177,13 @@ def main(build, part=""):
         return 0
     report, plain, shown = Report(), PlainTexts(), {}
     check_reference(report, plain)
-    for option in ("--draft-ahead", "--draft-staged", "--lookup-append"):
+    for option in ("--draft-staged", "--lookup-append"):
         check_word_is_refused(build, report, option)
-    with GenerationCluster(build, worker_flags=ONE_THREAD, coordinator_flags=[
-            "--draft-staged", "off", "--draft-ahead", "off"]) as cluster:
+    with GenerationCluster(build, worker_flags=ONE_THREAD,
+                           coordinator_flags=["--draft-staged", "off"]) as cluster:
         reference = decide(cluster)
-        is_plain = all(one["staged"] == one["drafted_ahead"] == 0
-                       for done in reference.values() for one in done)
-        report.check(is_plain, f"{len(reference)} decisions of a draft that does nothing ahead")
+        is_plain = all(one["staged"] == 0 for done in reference.values() for one in done)
+        report.check(is_plain, f"{len(reference)} decisions of a draft that reads nothing ahead")
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         futures = [pool.submit(run_world, report, plain, *world)
                    for world in worlds(build, reference, shown) if part in world[0].__name__]

@@ -343,6 +343,14 @@ class Logs(unittest.TestCase):
             self.assertEqual(line["stored_id"], json.loads(done.stdout)["id"])
             self.assertEqual(total(world.page(), "outrider_stored_jobs"), 1)
 
+    def test_options_that_were_removed_are_taken_and_noted(self):
+        with World(flags=["--log-format", "json", "--half-batches", "on"],
+                   environment={"OUTRIDER_COORDINATOR_DRAFT_AHEAD": "auto"}) as world:
+            lines = wait_until(lambda: world.events("option_removed"), PATIENCE_S, "they are noted")
+            self.assertEqual([(line["level"], line["option"]) for line in lines],
+                             [("warn", "--draft-ahead"), ("warn", "--half-batches")])
+            self.assertEqual(world.generate("Once", "-n", "5")["completion_tokens"], 5)
+
     def test_only_failures_are_logged_without_log_jobs(self):
         flags = ["--log-format", "json", "--log-jobs", "off", "--log-load", "0"]
         with World(flags=flags) as world:

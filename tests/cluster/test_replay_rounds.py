@@ -108,8 +108,8 @@ def check_pair(build, report):
         n_rounds += n
         drawn = [i for i, (_, fields) in enumerate(asked) if fields["rule"] in RULES[:2]]
         check_control(build, report, [asked[i] for i in drawn], [done[i] for i in drawn])
-        cluster.use("--draft-ahead", "on", "--draft-staged", "on")
-        n_rounds += check(build, report, cluster, "tales pair, ahead and staged",
+        cluster.use("--draft-staged", "on")
+        n_rounds += check(build, report, cluster, "tales pair, staged",
                           cases(WAYS[1:3], RULES[:2], {"no cut": CUTS["no cut"]}), in_flight=1)[0]
         cluster.use("--lookup", "session", draft="none")
         n_rounds += check(build, report, cluster, "guesses that are found",
@@ -136,7 +136,7 @@ def check_small(build, report):
 def check_siblings(build, report):
     """Trees of a chain and siblings that are drawn without replacement, over far ranks."""
     with FarCluster(build, worker_flags=ONE_THREAD, target=SMALL, draft=SMALL + ",draft=1",
-                    coordinator_flags=["--half-batches", "off", *PLAIN_TREES]) as cluster:
+                    coordinator_flags=PLAIN_TREES) as cluster:
         asked = [([338, 7 + i % 5], {"rule": RULES[i % len(RULES)], "seed": 500 + i,
                                      "temperature": 0 if RULES[i % len(RULES)] == "greedy" else 1,
                                      "top_k": 20, **WAYS[-1]}) for i in range(30 * N_SEEDS)]

@@ -18,8 +18,8 @@ from windowed_model import write_mixed, write_scaled, write_unrotated, write_win
 N_TOKENS = 200
 IN_COMPANY = 10
 TREES = ["--trees", "3,2,1", "--calibrate", "0"]
-AHEAD = ["--draft-ahead", "on", "--draft-staged", "on", "--half-batches", "on", "--trees",
-         "dynamic:3,2", "--lookup", "session,store,recycled,lookahead", "--lookup-append", "on"]
+LOOKED_UP = ["--draft-staged", "on", "--trees", "dynamic:3,2", "--lookup",
+             "session,store,recycled,lookahead", "--lookup-append", "on"]
 
 
 def prompts():
@@ -79,9 +79,9 @@ def all_layers(build, report, folder):
     with world.cluster(1024, flags=TREES) as cluster:
         for k, strategy in ((4, "fixed"), (16, "fixed"), (8, "planned")):
             world.compare(cluster, "64 blocks, trees", k, strategy)
-    with world.cluster(1024, n_ranks=2, flags=AHEAD) as cluster:
-        world.compare(cluster, "drafted ahead and looked up", 5)
-        world.compare(cluster, "drafted ahead and looked up", 12, "planned")
+    with world.cluster(1024, n_ranks=2, flags=LOOKED_UP) as cluster:
+        world.compare(cluster, "staged and looked up", 5)
+        world.compare(cluster, "staged and looked up", 12, "planned")
         world.compare(cluster, "one text at a time", 4, in_company=1)
     with world.cluster(320, flags=TREES) as cluster:
         lost = world.compare(cluster, "20 blocks, trees", 4)

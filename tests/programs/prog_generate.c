@@ -265,15 +265,15 @@ static void print_generation(const struct answer *answer, const struct generate_
            answer->shown.data ? (const char *)answer->shown.data : "");
     printf("\"strategy\":\"%s\",", strategy_names[summary->strategy]);
     printf("\"completion_tokens\":%d,\"rounds\":%" PRIu32 ",\"drafted\":%" PRIu32
-           ",\"drafted_ahead\":%" PRIu32 ",\"found\":%" PRIu32 ",\"found_accepted\":%" PRIu32
-           ",\"accepted\":%" PRIu32 ",\"rejections\":%" PRIu32 ",\"rows\":%" PRIu64
-           ",\"more_rows\":%" PRIu64 ",\"bytes_sent\":%" PRIu64 ",\"bytes_received\":%" PRIu64
-           ",\"preemptions\":%" PRIu32 ",\"siblings\":%" PRIu32 ",\"siblings_accepted\":%" PRIu32
-           ",\"staged\":%" PRIu32 ",\"appended\":%" PRIu32 ",\"appended_accepted\":%" PRIu32 "}\n",
-           summary->completion_tokens, c->rounds, c->drafted, c->drafted_ahead, c->found,
-           c->found_accepted, c->accepted, c->rejections, c->rows, c->more_rows, c->bytes_sent,
-           c->bytes_received, c->preemptions, c->siblings, c->siblings_accepted, c->staged,
-           c->appended, c->appended_accepted);
+           ",\"found\":%" PRIu32 ",\"found_accepted\":%" PRIu32 ",\"accepted\":%" PRIu32
+           ",\"rejections\":%" PRIu32 ",\"rows\":%" PRIu64 ",\"more_rows\":%" PRIu64
+           ",\"bytes_sent\":%" PRIu64 ",\"bytes_received\":%" PRIu64 ",\"preemptions\":%" PRIu32
+           ",\"siblings\":%" PRIu32 ",\"siblings_accepted\":%" PRIu32 ",\"staged\":%" PRIu32
+           ",\"appended\":%" PRIu32 ",\"appended_accepted\":%" PRIu32 "}\n",
+           summary->completion_tokens, c->rounds, c->drafted, c->found, c->found_accepted,
+           c->accepted, c->rejections, c->rows, c->more_rows, c->bytes_sent, c->bytes_received,
+           c->preemptions, c->siblings, c->siblings_accepted, c->staged, c->appended,
+           c->appended_accepted);
 }
 
 static int receive_message(struct session *s, bool *is_last, int64_t deadline_us, struct error *err)

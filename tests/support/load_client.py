@@ -95,7 +95,7 @@ def _int32s(data):
     return [i - (1 << 64) if i >> 63 else i for i in packed(data)]
 
 
-COUNTERS = {1: "rounds", 2: "drafted", 3: "accepted", 4: "rejections", 24: "drafted_ahead",
+COUNTERS = {1: "rounds", 2: "drafted", 3: "accepted", 4: "rejections",
             25: "target_reused", 26: "draft_reused", 27: "preemptions", 30: "found",
             31: "found_accepted", 32: "siblings", 33: "siblings_accepted",
             34: "staged", 35: "appended", 36: "appended_accepted"}
@@ -246,9 +246,8 @@ class Load:
         self.sequences_max, self.running, self.waiting = (_one(load, i, 0) for i in (1, 2, 3))
         self.target_kv = self._blocks(load, 4)
         self.draft_kv = self._blocks(load, 5)
-        (self.reused, self.computed, self.preemptions, self.steps, self.half_steps,
-         self.draft_reused) = (int.from_bytes(_one(load, i, b""), "little")
-                               for i in (6, 7, 8, 11, 12, 13))
+        self.reused, self.computed, self.preemptions, self.steps, self.draft_reused = (
+            int.from_bytes(_one(load, i, b""), "little") for i in (6, 7, 8, 11, 13))
         self.ends = dict.fromkeys(ENDS, 0)
         for part in load.get(9, []):
             count = fields(part)

@@ -2,8 +2,8 @@
 with other options, and texts of theirs that are compared with plain ones.
 
     world = World(report, PlainTexts(), cluster, "two ranks")
-    world.use("--draft-ahead", "on")
-    world.texts("greedy", lambda total: total.drafted_ahead > 0, n_draft=4)
+    world.use("--draft-staged", "on")
+    world.texts("greedy", lambda total: total.staged > 0, n_draft=4)
 """
 import os
 
@@ -16,8 +16,8 @@ FAR_S, FARTHER_S = 0.004, 0.02  # of a link, each way
 PLANNED = {"strategy": "planned", "n_draft": 16}
 GREEDY_AND_COUPLED = ("greedy", "coupled at 1")
 SUMS = ("drafted", "accepted", "rejections", "rounds", "rows", "found", "found_accepted",
-        "siblings", "siblings_accepted", "appended", "appended_accepted", "staged", "drafted_ahead",
-        "preemptions", "completion_tokens", "bytes_sent", "bytes_received")
+        "siblings", "siblings_accepted", "appended", "appended_accepted", "staged", "preemptions",
+        "completion_tokens", "bytes_sent", "bytes_received")
 
 
 class Total:

@@ -85,7 +85,7 @@ def check_alone(world, lookup, one_in):
 
 def check_appended(world, mode, in_flights):
     """Guesses that are looked up after those of the draft model, under every rule."""
-    world.use("--half-batches", "off", "--lookup-append", mode)
+    world.use("--lookup-append", mode)
     drawn = [(rule, [order(ids, seed=seed, temperature=0.8, rule=rule, max_tokens=100,
                            ignore_eos=1, **PLANNED)
                      for seed in (41, 42)[:N_SEEDS] for ids in KINDS["greedy"].prompts])
@@ -112,7 +112,7 @@ def check_appended(world, mode, in_flights):
 
 def check_planned_trees(world, in_flights, n_seeds=N_SEEDS):
     """Returns how often a text lost its place."""
-    world.use("--half-batches", "off")
+    world.use()
     n_preempted = 0
     for in_flight in in_flights:
         n_siblings = 0
@@ -129,7 +129,7 @@ def check_planned_trees(world, in_flights, n_seeds=N_SEEDS):
 
 def check_tree_of_q(world, in_flight, n_seeds=N_SEEDS):
     """Trees that follow q for texts in each other's way. Returns how often one lost its place."""
-    world.use("--half-batches", "off", "--trees", "dynamic:3,2,1")
+    world.use("--trees", "dynamic:3,2,1")
     return sum(world.texts(name, lambda total: 0 < total.siblings_accepted < total.siblings,
                            in_flight=in_flight, n_seeds=n_seeds, max_tokens=100,
                            n_draft=3).preemptions
@@ -204,7 +204,7 @@ def check_lookahead(world):
     world.cluster.move(FARTHER_S)
     n_windows = {}
     for draft, trees in (("none", "auto"), (DRAFT, "auto"), ("none", "off")):
-        world.use("--lookup", "lookahead", "--half-batches", "off", "--trees", trees, draft=draft)
+        world.use("--lookup", "lookahead", "--trees", trees, draft=draft)
         for name in GREEDY_AND_COUPLED if trees == "auto" else ():
             world.texts(name, lambda total: 0 < total.siblings_accepted < total.siblings and
                         (0 < total.found_accepted < total.found if draft == "none"
@@ -236,7 +236,7 @@ def check_grown(world, trees):
         n_made = n_kept = n_turns = 0
         while n_turns < (PATIENCE if trees != "siblings" else 2) and n_kept == 0:
             if n_turns % TURNS == 0:
-                world.use("--half-batches", "off", "--trees", trees, draft=PAIR + ",draft=1")
+                world.use("--trees", trees, draft=PAIR + ",draft=1")
             made, kept = count_grown(world.texts(name, in_flight=1, n_seeds=1, show_drafts=1,
                                                  **PLANNED))
             n_made, n_kept, n_turns = n_made + made, n_kept + kept, n_turns + 1
@@ -250,7 +250,7 @@ def check_named_tree(world, trees):
     """A tree that is named, in requests with a K of their own: the rounds have all of it, or as
     many guesses where it follows q, but for the last ones and for what would follow an end of the
     text. Returns the guesses of the greedy texts."""
-    world.use("--half-batches", "off", "--trees", trees, draft=PAIR + ",draft=1")
+    world.use("--trees", trees, draft=PAIR + ",draft=1")
     shown = []
     for name, k, n_whole in (("pair, greedy", 3, 15), ("pair, coupled", 3, 15),
                              ("pair, coupled", 5, 17)):
@@ -270,7 +270,7 @@ def check_named_tree(world, trees):
 def check_chains(world):
     """Independent chains have one length, and under rules that match tokens the text is that of
     plain decoding. Returns the guesses and the tokens under the rules that judge q."""
-    world.use("--half-batches", "off", "--trees", "chains:3x4", "--tree-rule", "multi-path",
+    world.use("--trees", "chains:3x4", "--tree-rule", "multi-path",
               draft=PAIR + ",draft=1")
     made = []
 

@@ -1,5 +1,5 @@
 """Checks of tests/cluster/test_matrix.py: every K and strategy, cuts, ends, row forms, drafts that
-work ahead, and other drafts than that of the pair."""
+read ahead, and other drafts than that of the pair."""
 import os
 import subprocess
 import tempfile
@@ -135,13 +135,12 @@ def check_reference(report, plain):
                  f"{n_same} tokens compared with the reference; {len(plain.ends)} stories that end")
 
 
-# ---- decisions: what a draft that reads ahead or drafts ahead must not change ----
+# ---- decisions: what a draft that reads ahead must not change ----
 
 RULES = {"greedy": {"temperature": 0}, "coupled": {"temperature": 0.6, "rule": "coupled"},
          "rejection": {"temperature": 0.6, "rule": "rejection"},
          "block": {"temperature": 0.6, "rule": "block"},
          "naive": {"temperature": 1, "rule": "naive"}}
-# A guess made ahead must end with the text.
 OWN = {"K = 1": {"n_draft": 1}, "K = 3": {"n_draft": 3}, "K = 12": {"n_draft": 12},
        "K = 16": {"n_draft": 16}, "heuristic": {"strategy": "heuristic", "n_draft": 16},
        "threshold": {"strategy": "threshold", "n_draft": 8, "threshold": 0.3},
@@ -172,10 +171,8 @@ def decide(cluster, in_flight=1, ways=OWN):
     return {case: [next(done) for _ in orders] for case, orders in cases.items()}
 
 
-def check_decisions(world, reference, in_flight=1, staged=False, ahead=False, preempted=False,
-                    ways=OWN):
-    """staged, ahead: guesses of this kind must be there under every rule. False: none. None: there
-    may be some."""
+def check_decisions(world, reference, in_flight=1, staged=False, preempted=False, ways=OWN):
+    """staged: such guesses must be there under every rule. False: none. None: there may be some."""
     found = decide(world.cluster, in_flight, ways)
     for rule in RULES:
         wrong = [way for way in ways if any(
@@ -183,8 +180,7 @@ def check_decisions(world, reference, in_flight=1, staged=False, ahead=False, pr
             for one, other in zip(found[rule, way], reference[rule, way], strict=True))]
         total = Total([one for way in ways for one in found[rule, way]])
         right = not wrong and total.staged < total.drafted
-        for wanted, n in ((staged, total.staged), (ahead, total.drafted_ahead)):
-            right &= wanted is None or (n > 0) == wanted
+        right &= staged is None or (total.staged > 0) == staged
         right &= total.preemptions > 0 or not preempted
         world.check(right, f"decisions, {rule}, {in_flight} at once: {total}" +
                     (f"; they differ for {', '.join(wrong)}" if wrong else ""))
@@ -192,10 +188,8 @@ def check_decisions(world, reference, in_flight=1, staged=False, ahead=False, pr
         total = Total(found["greedy", "K = 12"])
         world.check(total.staged > total.drafted / 20, "decisions, greedy, K = 12: "
                     f"{total.staged} of {total.drafted} guesses took no pass")
-    if staged or ahead:
         for name in GREEDY_AND_COUPLED:
             world.texts(name, in_flight=in_flight, **PLANNED)
-    return Total([one for done in found.values() for one in done])
 
 
 DECISIONS = SAME + ("committed", "rows")

@@ -41,7 +41,6 @@ struct world {
     struct drafters drafters; /* it, and finders */
     struct planner planner;
     struct scheduler scheduler;
-    struct round_company company; /* of every plan */
     struct round_plan plan;
     struct sequence *active[SEQUENCES_MAX]; /* oldest first */
     struct sequence *waiting[WORLD_SEQUENCES_MAX];
@@ -494,7 +493,7 @@ static inline void world_note_idle(struct world *w)
 /* Plans a round over those that have places. */
 static inline void world_plan(struct world *w)
 {
-    scheduler_plan(&w->scheduler, w->active, w->n_active, &w->company, &w->plan);
+    scheduler_plan(&w->scheduler, w->active, w->n_active, &w->plan);
     world_check_plan(w);
     world_check_evictions(w);
     world_requeue(w);

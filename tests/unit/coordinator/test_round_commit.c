@@ -280,7 +280,6 @@ static struct reply no_reader = {.ops = &ops};
 static struct bench b;
 static struct planner planner;
 static struct signals *signals;
-static struct half_choice half_choice;
 static struct appended appended;
 static struct round_tools tools;
 static struct round r;
@@ -322,7 +321,6 @@ static void open_round(void)
                                  .appended = &appended,
                                  .target_pool = &b.target_pool,
                                  .planner = &planner,
-                                 .half_choice = &half_choice,
                                  .tok = b.tok,
                                  .signals = signals};
     r.tools = &tools;
@@ -583,23 +581,6 @@ START_TEST(a_job_that_ended_in_the_step_gets_nothing_more)
 }
 END_TEST
 
-/* While the other half has its step, a text waits, and its rate of tokens counts that. */
-START_TEST(rounds_of_a_half_last_from_token_to_token)
-{
-    enum { WAITED_US = 50 * 1000 * 1000 };
-    for (int is_alone = 0; is_alone < 2; is_alone++) {
-        open_round();
-        b.seq->n_prompt--; /* it is not the first round of the text */
-        b.seq->last_token_us = clock_now_us() - WAITED_US;
-        r.is_alone = is_alone;
-        play(&cases[0]);
-        ck_assert((b.seq->counters.rounds_us < WAITED_US) == (is_alone == 1));
-        b.seq->n_prompt++;
-        close_round();
-    }
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("round_commit");
@@ -607,7 +588,6 @@ int main(void)
     tcase_add_loop_test(tcase, each_guess_is_counted_for_its_drafter, 0,
                         sizeof cases / sizeof *cases);
     tcase_add_test(tcase, a_job_that_ended_in_the_step_gets_nothing_more);
-    tcase_add_test(tcase, rounds_of_a_half_last_from_token_to_token);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

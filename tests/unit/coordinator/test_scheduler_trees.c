@@ -125,21 +125,6 @@ START_TEST(guesses_after_siblings_give_way_first)
 }
 END_TEST
 
-/* A round whose first guesses are there already has none after siblings. */
-START_TEST(guesses_made_ahead_have_none_after_their_siblings)
-{
-    const struct lane_plan *lane = plan_growth(64, _i > 0);
-    ck_assert_int_gt(plan_n_grown(lane), 0);
-    block_tails_release(lane->tails, &w.pool);
-    w.company.n_ahead = 1;
-    plan_now();
-    lane = &w.plan.lanes[0];
-    ck_assert(lane_plan_k(lane) > 0 && plan_n_siblings(lane) > 0 && plan_n_grown(lane) == 0);
-    block_tails_release(lane->tails, &w.pool);
-    world_close(&w);
-}
-END_TEST
-
 /* A text with a K of its own and the tree 3,2,1 in a step of so many rows. */
 static const struct lane_plan *plan_fixed(int n_rows, int k)
 {
@@ -181,7 +166,6 @@ int main(void)
     tcase_add_test(tcase, a_window_gets_all_its_blocks);
     tcase_add_test(tcase, a_window_that_lacks_a_block_takes_none);
     tcase_add_loop_test(tcase, guesses_after_siblings_give_way_first, 0, 2);
-    tcase_add_loop_test(tcase, guesses_made_ahead_have_none_after_their_siblings, 0, 2);
     tcase_add_test(tcase, tree_of_the_option_is_whole_or_absent);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

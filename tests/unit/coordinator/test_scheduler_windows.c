@@ -135,8 +135,7 @@ START_TEST(no_window_is_planned_where_no_times_are_known)
 }
 END_TEST
 
-/* Neither where nobody asks for windows nor while half of the texts are in another step. */
-START_TEST(some_steps_have_no_windows)
+START_TEST(there_are_no_windows_where_nobody_asks_for_them)
 {
     begin_texts(&no_draft, "session", 2);
     teach_steps(STEP_US, 0);
@@ -145,8 +144,6 @@ START_TEST(some_steps_have_no_windows)
     begin_texts(&no_draft, "session,lookahead", 2);
     teach_steps(STEP_US, 0);
     ck_assert_int_gt(plan_windows(), 0);
-    w.company.is_halved = true;
-    ck_assert_int_eq(plan_windows(), 0);
     world_close(&w);
 }
 END_TEST
@@ -182,11 +179,8 @@ START_TEST(a_lane_with_a_branch_has_no_window)
     teach_steps(STEP_US, 0);
     plan_windows();
     struct lane_plan *lanes[] = {&w.plan.lanes[0], &w.plan.lanes[1], &w.plan.lanes[2]};
-    struct planning planning = {.s = &w.scheduler,
-                                .company = &w.company,
-                                .plan = &w.plan,
-                                .n_tokens = w.target.max_step_tokens - 3,
-                                .n_rows = 9};
+    struct planning planning = {
+        .s = &w.scheduler, .plan = &w.plan, .n_tokens = w.target.max_step_tokens - 3, .n_rows = 9};
     for (int i = 0; i < 3; i++) {
         guess_tree_drop(&lanes[i]->tree, GUESS_BRANCH);
         lanes[i]->window = NULL;
@@ -244,7 +238,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_step_becomes_hardly_longer, 0, 2);
     tcase_add_test(tcase, windows_have_what_others_leave_of_the_step);
     tcase_add_test(tcase, no_window_is_planned_where_no_times_are_known);
-    tcase_add_test(tcase, some_steps_have_no_windows);
+    tcase_add_test(tcase, there_are_no_windows_where_nobody_asks_for_them);
     tcase_add_test(tcase, some_lanes_have_no_windows);
     tcase_add_test(tcase, a_lane_with_a_branch_has_no_window);
     tcase_add_test(tcase, a_window_gives_way_where_there_is_no_kv);

@@ -63,7 +63,6 @@ START_TEST(service_description_round_trip_keeps_every_field)
                  .preemptions = 8,
                  .uptime_us = 9,
                  .steps = 12,
-                 .half_steps = 13,
                  .draft_prompt_tokens_reused = 14,
                  .ends = {[JOB_END_STOP] = 10, [JOB_END_SHUTDOWN] = 11}},
         .times = {.draft = {1, {{1, 50}}},

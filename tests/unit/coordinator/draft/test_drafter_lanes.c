@@ -275,28 +275,6 @@ START_TEST(nothing_is_guessed_that_the_target_does_not_have)
 }
 END_TEST
 
-START_TEST(nothing_is_predicted_that_the_target_does_not_have)
-{
-    static const enum accept_rule rules[] = {RULE_REJECTION, RULE_COUPLED};
-    static const int vocabularies[] = {2000, 300, 40, 1};
-    struct bench b;
-    struct error err;
-    int32_t id;
-    setup(&b, rules[_i], 1.0f);
-    for (int v = 0; v < 4; v++) {
-        drafter_set_vocabulary(b.drafter, vocabularies[v]);
-        for (int seed = 0; seed < N_SEEDS; seed++) {
-            arena_reset(&b.arena);
-            b.seq->seed = (uint64_t)seed;
-            CHECK_OK(b.drafter->row->model->extra.predict(b.drafter, b.seq, N_PROMPT, &b.arena, &id,
-                                                          &err));
-            ck_assert(id >= 0 && id < vocabularies[v]);
-        }
-    }
-    teardown(&b);
-}
-END_TEST
-
 /* ---- KV ---- */
 
 START_TEST(a_text_with_a_known_beginning_is_guessed_alike)
@@ -418,7 +396,6 @@ int main(void)
     tcase_add_test(tcase, a_text_that_was_read_in_chunks_is_guessed_alike);
     tcase_add_test(tcase, long_texts_are_read_in_one_call);
     tcase_add_loop_test(tcase, nothing_is_guessed_that_the_target_does_not_have, 0, 3);
-    tcase_add_loop_test(tcase, nothing_is_predicted_that_the_target_does_not_have, 0, 2);
     tcase_add_loop_test(tcase, a_text_with_a_known_beginning_is_guessed_alike, 0, 2);
     tcase_add_test(tcase, reservation_takes_all_blocks_or_none);
     tcase_add_test(tcase, a_lane_without_a_block_harms_no_other);

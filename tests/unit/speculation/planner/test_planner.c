@@ -104,7 +104,7 @@ struct ask {
 
 static int choose(struct planner *p, const struct planner_sequence *seq, const struct ask *ask)
 {
-    const struct planner_load load = {.n_rows_max = 64, .is_alone = true};
+    const struct planner_load load = {.n_rows_max = 64};
     struct planner_lane lane = {.seq = seq,
                                 .k_max = ask->k_max,
                                 .n_missed = ask->n_missed,
@@ -129,7 +129,6 @@ static void observe(struct planner *p, struct planner_sequence *seq, const struc
                                   .is_timed = true,
                                   .has_prompt = seen->has_prompt,
                                   .n_passes = seen->k,
-                                  .k = seen->k,
                                   .first_pass_tokens = seen->n_missed,
                                   .draft_us = seen->k ? seen->read_us : 0,
                                   .step_us = seen->step_us};
@@ -247,9 +246,6 @@ static struct planner taught(const struct world *w)
 
 static const struct world good = {"good", {0.8, 0.8}, 1,   0.1, 0.02, 0.02, 0.01,
                                   6,      16,         400, 0,   0,    false};
-/* A pass of its draft takes a third of a step. */
-static const struct world costly = {"costly", {0.5, 0.5}, 1,   0.33, 0.02, 0.02, 0.01,
-                                    6,        16,         400, 0,    0,    false};
 static const struct world hopeless = {"hopeless", {0, 0}, 1,   0.1, 0.02, 0.02, 0.01,
                                       6,          16,     400, 0,   0,    false};
 
@@ -329,28 +325,6 @@ START_TEST(catching_up_is_charged)
 }
 END_TEST
 
-/* Drafting that the step of other lanes hides costs nothing, so more guesses pay; what it does not
- * hide costs what it always did. */
-START_TEST(drafting_during_a_step_of_others_is_free)
-{
-    struct planner planner = taught(&costly);
-    const struct planner_sequence seq = {.strategy = STRATEGY_PLANNED};
-    struct planner_load load = {.n_rows_max = 64};
-    planner.credit_us = 0;
-    int k[2];
-    for (int i = 0; i < 2; i++) {
-        struct planner copy = planner;
-        struct planner_lane lane = {
-            .seq = &seq, .k_max = 16, .n_missed = 1, .n_left = 400, .tree = {.n = 5, .n_chain = 5}};
-        load.n_hidden_rows = i;
-        planner_share(&copy, &lane, 1, &load);
-        k[i] = lane.tree.n_chain;
-    }
-    ck_assert_msg(k[0] <= 1 && k[1] >= 2 && k[1] <= 5, "alone K = %d, during a step %d", k[0],
-                  k[1]);
-}
-END_TEST
-
 /* A bypass: with a draft that is known to be of no use a prompt is not read. */
 START_TEST(a_useless_draft_reads_no_prompt)
 {
@@ -407,8 +381,6 @@ START_TEST(nonsense_does_no_harm)
                                       .first_pass_tokens = (int)(300 * coin(&coins) * coin(&coins)),
                                       .n_read = (int)(100 * coin(&coins)),
                                       .read_us = times[(int)(5 * coin(&coins))],
-                                      .n_ahead = (int)(k * coin(&coins)),
-                                      .k = k,
                                       .draft_us = times[(int)(5 * coin(&coins))],
                                       .step_us = times[(int)(5 * coin(&coins))],
                                       .round_us = times[(int)(5 * coin(&coins))]};
@@ -495,7 +467,6 @@ int main(void)
     tcase_add_loop_test(tcase, probes_spend_one_percent_at_most, 0, 6);
     tcase_add_test(tcase, one_outlier_does_not_move_k);
     tcase_add_test(tcase, catching_up_is_charged);
-    tcase_add_test(tcase, drafting_during_a_step_of_others_is_free);
     tcase_add_test(tcase, a_useless_draft_reads_no_prompt);
     tcase_add_test(tcase, heuristic_is_that_of_transformers);
     tcase_add_test(tcase, fixed_and_threshold_take_what_is_allowed);

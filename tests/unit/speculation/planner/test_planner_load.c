@@ -165,7 +165,6 @@ static void plan(struct sim *sim, const struct planner_load *load)
 static void choose(struct sim *sim, struct planner_load *load)
 {
     load->n_rows_max = 2048;
-    load->is_alone = sim->n_lanes == 1;
     for (int i = 0; i < sim->n_lanes; i++) {
         struct text *text = &sim->texts[i];
         text->k = text->is_prompt ? 0 : sim->k_fixed < room(text) ? sim->k_fixed : room(text);
@@ -230,9 +229,8 @@ static void run_round(struct sim *sim)
     round.n_prompt = load.n_prompt;
     round.has_prompt = load.n_prompt > 0;
     for (int i = 0; i < sim->n_lanes; i++) {
-        round.k += sim->texts[i].k;
+        round.n_rows += sim->texts[i].k;
     }
-    round.n_rows += round.k;
     int wanted = round.n_rows - round.n_prompt;
     double draft_us = draft(sim, &round), step = step_us(sim->machine, round.n_rows);
     double rest = STEP_US * (sim->machine->rest + sim->machine->merge * wanted);
@@ -549,8 +547,7 @@ START_TEST(limits_are_kept)
     for (int turn = 0; turn < 3000; turn++) {
         struct planner_lane lanes[300];
         int n = (int)(300 * coin(&coins) * coin(&coins)), n_all = 0;
-        struct planner_load load = {.n_rows = (int)(200 * coin(&coins)),
-                                    .is_alone = coin(&coins) < 0.5};
+        struct planner_load load = {.n_rows = (int)(200 * coin(&coins))};
         load.n_prompt = (int)(load.n_rows * coin(&coins));
         load.n_decoding = (int)(5 * coin(&coins));
         load.n_rows_max = load.n_rows + n + (int)(500 * coin(&coins) * coin(&coins));

@@ -86,7 +86,7 @@ static void look(struct sim *sim, int i)
 
 static void choose(struct sim *sim)
 {
-    const struct planner_load load = {.n_rows_max = 512, .is_alone = sim->world->n_lanes == 1};
+    const struct planner_load load = {.n_rows_max = 512};
     if (sim->arm == DRAFTED || sim->arm == PLANNED) {
         planner_share(&sim->planner, sim->lanes, sim->world->n_lanes, &load);
         return;
@@ -137,7 +137,6 @@ static void run_round(struct sim *sim)
     step_us = STEP_US * (1 + w->row * (round.n_rows - 1));
     round.step_us = measured_us(&coins, step_us, noise);
     round.round_us = round.draft_us + round.step_us + 300;
-    if (w->n_lanes == 1) round.k = round.n_passes;
     sim->us += draft_us + step_us + 300;
     planner_observe_round(&sim->planner, &round);
     for (int i = 0; i < w->n_lanes; i++) {

@@ -115,7 +115,7 @@ static void count_rows(struct sim *sim, struct planner_round *round)
 static void run_round(struct sim *sim)
 {
     const struct world *w = sim->world;
-    const struct planner_load load = {.n_rows_max = 512, .is_alone = false};
+    const struct planner_load load = {.n_rows_max = 512};
     struct planner_round round = {.n_rows = w->n_lanes, .n_lanes = w->n_lanes, .is_timed = true};
     for (int i = 0; i < w->n_lanes; i++) {
         struct text *text = &sim->texts[i];

@@ -253,12 +253,8 @@ END_TEST
 
 static struct planner_round round_of(int n_passes, int n_expected, pass_fn *pass_us)
 {
-    struct planner_round round = {.n_rows = 9,
-                                  .n_lanes = 1,
-                                  .is_timed = true,
-                                  .k = 8,
-                                  .n_passes = n_passes,
-                                  .step_us = 4 * PASS_US};
+    struct planner_round round = {
+        .n_rows = 9, .n_lanes = 1, .is_timed = true, .n_passes = n_passes, .step_us = 4 * PASS_US};
     for (int i = 0; i < n_passes; i++) {
         round.pass_lanes[i] = 1;
         round.pass_expected[i] = i == 0 ? n_expected : 0;
@@ -284,7 +280,6 @@ START_TEST(a_pass_that_reads_ahead_teaches_the_time_of_its_rows)
     ck_assert_double_eq_tol(planner_curve_at(&p.draft, 1), half(1), 0.02 * half(1));
     ck_assert_double_eq_tol(planner_curve_at(&p.draft, 8), half(8), 0.02 * half(8));
     ck_assert_double_eq_tol(planner_curve_at(&p.draft, 6), half(6), 0.02 * half(6));
-    ck_assert_double_eq_tol(p.visible, 1, 1e-9);
     ck_assert_int_eq(p.read.n, 0);
 }
 END_TEST
@@ -323,23 +318,6 @@ START_TEST(reading_is_not_charged_with_what_is_read_ahead)
     planner_observe_round(p, &round);
     ck_assert_int_eq(p->read.n, 1);
     ck_assert_double_eq_tol(p->read.us, READ_US, 0.05 * READ_US);
-}
-END_TEST
-
-/* Four guesses were made ahead and cost the round nothing, which shows as long as each of the
- * others took a pass. */
-START_TEST(visible_share_is_learned_where_nothing_is_staged)
-{
-    for (int is_staged = 0; is_staged <= 1; is_staged++) {
-        struct planner *p = planner_of(half);
-        for (int i = 0; i < 200; i++) {
-            struct planner_round round = round_of(is_staged ? 2 : 4, is_staged ? 2 : 0, half);
-            round.n_ahead = 4;
-            planner_observe_round(p, &round);
-        }
-        if (is_staged) ck_assert(p->visible == 0 || p->visible == 1);
-        if (!is_staged) ck_assert_double_eq_tol(p->visible, 0.5, 0.05);
-    }
 }
 END_TEST
 
@@ -384,7 +362,7 @@ static int planned_k(double agreement, pass_fn *pass_us)
         planner_observe_lane(p, &seq, DRAFT_MAX, i % 12);
     }
     struct planner_lane lane = {.seq = &seq, .k_max = DRAFT_MAX, .n_missed = 1, .n_left = 100};
-    const struct planner_load load = {.n_rows_max = ROWS, .is_alone = true};
+    const struct planner_load load = {.n_rows_max = ROWS};
     double survival = 1;
     for (int i = 1; i < DRAFT_MAX; i++) {
         survival *= agreement;
@@ -482,7 +460,6 @@ int main(void)
     tcase_add_test(plans, a_pass_that_reads_ahead_teaches_the_time_of_its_rows);
     tcase_add_test(plans, later_passes_teach_the_time_of_their_rows);
     tcase_add_test(plans, reading_is_not_charged_with_what_is_read_ahead);
-    tcase_add_test(plans, visible_share_is_learned_where_nothing_is_staged);
     tcase_add_test(plans, learned_counts_fade);
     tcase_add_test(plans, guesses_that_take_no_pass_are_planned_in_greater_number);
     tcase_add_test(plans, a_guess_has_a_pass_of_its_own_where_that_is_cheaper);

@@ -54,7 +54,6 @@ static void observe(struct way *way, int k, int n_accepted, const struct rng_add
                                   .is_timed = true,
                                   .n_passes = k,
                                   .first_pass_tokens = 1,
-                                  .k = k,
                                   .draft_us = draft_us,
                                   .step_us = step_us,
                                   .round_us = draft_us + step_us + 10};
@@ -69,7 +68,7 @@ static void observe(struct way *way, int k, int n_accepted, const struct rng_add
 
 static int choose_k(struct way *way)
 {
-    const struct planner_load load = {.n_rows_max = K_MOST + 1, .is_alone = true};
+    const struct planner_load load = {.n_rows_max = K_MOST + 1};
     struct planner_lane lane = {.seq = &way->seq, .k_max = K_MOST, .n_missed = 1, .n_left = 100};
     if (way->strategy != STRATEGY_PLANNED) return planner_own_k(&way->seq, K_MOST);
     planner_share(&way->planner, &lane, 1, &load);
