@@ -100,6 +100,50 @@ static int copy_number(const struct gguf_writing *w, const char *tail, json_t *s
     return rc ? rc : gguf_set(scaling, key, gguf_json_number(value), err);
 }
 
+/* A factor of cos and sin that multiplies the one of the kind of scaling. */
+static int read_attn_factor(const struct gguf_writing *w, double *factor, struct error *err)
+{
+    char key[GGUF_KEY_BYTES];
+    *factor = 1;
+    int rc =
+        gguf_read_number(w->gguf, gguf_arch_key(w, "rope.scaling.attn_factor", key), factor, err);
+    if (rc || (*factor > 0 && *factor <= 1e6)) return rc;
+    return error_set(err, ERR_FORMAT, "%s: \"%s\" = %g is outside of (0, 1e6]",
+                     gguf_origin(w->gguf), key, *factor);
+}
+
+/* Refuses a factor with the kinds of scaling whose cos and sin no config.json multiplies. */
+static int check_attn_factor(const struct gguf_writing *w, const json_t *scaling, struct error *err)
+{
+    char key[GGUF_KEY_BYTES];
+    const char *kind = json_string_value(json_object_get(scaling, "rope_type"));
+    double factor;
+    if (kind && (strcmp(kind, "yarn") == 0 || strcmp(kind, "longrope") == 0)) return 0;
+    int rc = read_attn_factor(w, &factor, err);
+    if (rc || factor == 1) return rc;
+    return error_set(err, ERR_UNSUPPORTED,
+                     "%s: \"%s\" = %g is not supported without the scaling yarn or, in phi3, "
+                     "longrope (1 is)",
+                     gguf_origin(w->gguf), gguf_arch_key(w, "rope.scaling.attn_factor", key),
+                     factor);
+}
+
+/* Replaces YaRN's factor of cos and sin, which is in `scaling` or follows from it, where the file
+ * multiplies it. */
+static int multiply_yarn(const struct gguf_writing *w, json_t *scaling, struct error *err)
+{
+    double multiplier, scale = json_number_value(json_object_get(scaling, "factor"));
+    const json_t *given = json_object_get(scaling, "attention_factor");
+    int rc = read_attn_factor(w, &multiplier, err);
+    if (rc || multiplier == 1) return rc;
+    double all = json_number_value(json_object_get(scaling, "mscale_all_dim"));
+    double log_scale = scale > 1 ? 0.1 * log(scale) : 0;
+    double factor = given      ? json_number_value(given)
+                    : all != 0 ? (1 + log_scale) / (1 + all * log_scale)
+                               : 1 + log_scale;
+    return gguf_set(scaling, "attention_factor", json_real(factor * multiplier), err);
+}
+
 static int write_yarn(const struct gguf_writing *w, json_t *scaling, struct error *err)
 {
     char key[GGUF_KEY_BYTES];
@@ -121,8 +165,11 @@ static int write_yarn(const struct gguf_writing *w, json_t *scaling, struct erro
     TRY(copy_number(w, "rope.scaling.yarn_attn_factor", scaling, "attention_factor", err));
     TRY(copy_number(w, "rope.scaling.yarn_beta_fast", scaling, "beta_fast", err));
     TRY(copy_number(w, "rope.scaling.yarn_beta_slow", scaling, "beta_slow", err));
-    TRY(copy_number(w, "rope.scaling.yarn_log_multiplier", scaling, "mscale", err));
+    if (gguf_has(w->gguf, gguf_arch_key(w, "rope.scaling.yarn_log_multiplier", key))) {
+        TRY(gguf_set(scaling, "mscale", json_integer(1), err)); /* it is in no file */
+    }
     TRY(copy_number(w, "rope.scaling.yarn_log_multiplier", scaling, "mscale_all_dim", err));
+    TRY(multiply_yarn(w, scaling, err));
 out:
     return rc;
 }
@@ -161,7 +208,9 @@ static int write_long(const struct gguf_writing *w, int n, int max_positions, js
     }
     double ratio = (double)max_positions / original;
     double usual = ratio > 1 ? sqrt(1 + log(ratio) / log(original)) : 1, given = usual;
-    TRY(gguf_read_number(w->gguf, gguf_arch_key(w, "rope.scaling.attn_factor", key), &given, err));
+    if (gguf_has(w->gguf, gguf_arch_key(w, "rope.scaling.attn_factor", key))) {
+        TRY(read_attn_factor(w, &given, err));
+    }
     if (fabs(given - usual) > 1e-5 * usual) {
         TRY(gguf_set(scaling, "attention_factor", gguf_json_number(given), err));
     }
@@ -235,6 +284,7 @@ int gguf_write_rope(const struct gguf_writing *w, int head_dim, int max_position
     }
     TRY(read_divisors(w, "rope_freqs.weight", head_dim / 2, &divisors, err));
     if (divisors.n) TRY(write_freqs(w, &divisors, theta, scaling, err));
+    TRY(check_attn_factor(w, scaling, err));
 out:
     return rc;
 }

@@ -4,6 +4,7 @@
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/type_counts.h"
 
+#include <math.h>
 #include <unistd.h>
 
 #include "tests/support/gguf_writer.h"
@@ -167,6 +168,9 @@ PUT_INT(sixteen, 16)
 PUT_INT(huge, 4000000000)
 PUT_FLOAT(half, 0.5f)
 PUT_FLOAT(four, 4)
+PUT_FLOAT(negative, -1)
+PUT_FLOAT(one_and_a_half, 1.5f)
+PUT_TEXT(linear, "linear")
 PUT_TEXT(mamba, "mamba")
 PUT_TEXT(yarn, "yarn")
 PUT_TEXT(spiral, "spiral")
@@ -235,6 +239,54 @@ START_TEST(a_factor_without_a_type_scales_positions)
     CHECK_OK(open_model(&ck));
     const struct rope_config *rope = &checkpoint_config(ck)->ropes[0];
     ck_assert(rope->kind == ROPE_LINEAR && rope->factor == 4);
+    checkpoint_close(ck);
+}
+END_TEST
+
+/* cos and sin of YaRN are those of its scale, or of the file's own factor, times this. */
+START_TEST(an_attention_factor_multiplies_that_of_yarn)
+{
+    const double own = 0.1 * log(4) + 1, own_half = own / (0.5 * 0.1 * log(4) + 1);
+    const struct {
+        void (*factor)(struct gguf_writer *w, const char *key),
+            (*yarn_factor)(struct gguf_writer *w, const char *key),
+            (*log_multiplier)(struct gguf_writer *w, const char *key);
+        double wanted;
+    } cases[] = {{NULL, NULL, NULL, own},
+                 {half, NULL, NULL, own / 2},
+                 {half, four, NULL, 2},
+                 {NULL, NULL, half, own_half},
+                 {half, NULL, half, own_half / 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct checkpoint *ck;
+        edit("llama.rope.scaling.type", yarn);
+        edit("llama.rope.scaling.factor", four);
+        edit("llama.rope.scaling.attn_factor", cases[i].factor);
+        edit("llama.rope.scaling.yarn_attn_factor", cases[i].yarn_factor);
+        edit("llama.rope.scaling.yarn_log_multiplier", cases[i].log_multiplier);
+        CHECK_OK(open_model(&ck));
+        double factor = checkpoint_config(ck)->ropes[0].attention_factor;
+        ck_assert_msg(fabs(factor - cases[i].wanted) < 1e-6, "case %zu: %g", i, factor);
+        checkpoint_close(ck);
+    }
+}
+END_TEST
+
+START_TEST(an_attention_factor_of_a_scaling_that_has_none_is_refused)
+{
+    static const char part[] = "\"llama.rope.scaling.attn_factor\" = 1.5 is not supported without "
+                               "the scaling yarn or, in phi3, longrope (1 is)";
+    struct checkpoint *ck;
+    edit("llama.rope.scaling.attn_factor", one_and_a_half);
+    refuse(ERR_UNSUPPORTED, part);
+    edit("llama.rope.scaling.attn_factor", one_and_a_half);
+    edit("llama.rope.scaling.type", linear);
+    edit("llama.rope.scaling.factor", four);
+    refuse(ERR_UNSUPPORTED, part);
+    edit("llama.rope.scaling.attn_factor", negative);
+    refuse(ERR_FORMAT, "\"llama.rope.scaling.attn_factor\" = -1 is outside of (0, 1e6]");
+    edit("llama.rope.scaling.attn_factor", one);
+    CHECK_OK(open_model(&ck));
     checkpoint_close(ck);
 }
 END_TEST
@@ -392,6 +444,8 @@ int main(void)
     TCase *models = tcase_create("models");
     tcase_add_test(models, metadata_become_the_config);
     tcase_add_test(models, a_factor_without_a_type_scales_positions);
+    tcase_add_test(models, an_attention_factor_multiplies_that_of_yarn);
+    tcase_add_test(models, an_attention_factor_of_a_scaling_that_has_none_is_refused);
     tcase_add_test(models, a_model_without_a_head_is_tied_to_its_embedding);
     tcase_add_test(models, a_window_makes_a_llama_file_a_mistral);
     tcase_add_test(models, divisors_of_frequencies_that_are_no_known_scaling_are_used_as_they_are);
