@@ -133,7 +133,8 @@ static const struct option_row rows[] = {
          "must be given"},
     {"served-name", 0, "NAME", READ(served_name, read_served_name),
      .help = "what clients are told that the target is called; default the last part of its "
-             "folder, ORG/NAME, or the name of its GGUF file"},
+             "folder, ORG/NAME, or the general.name of its GGUF file, without which it is the "
+             "file's own name"},
     {"strict-config", 0, NULL, FIELD(options.is_strict_config),
      .help = "refuse a draft whose config.json has keys that are not known here, which "
              "otherwise are a warning in the log"},

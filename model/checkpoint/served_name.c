@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include "base/system/hub_cache.h"
+#include "base/text/utf8.h"
 #include "model/checkpoint/layers.h"
+#include "model/gguf/gguf.h"
 
 enum { PATH_BYTES = 4096 };
 
@@ -55,6 +57,58 @@ static size_t len_without_ending(const char *name, size_t len)
     return i < form_len ? len : len - form_len;
 }
 
+/* A text of the metadata that can be a name: none that is a path on the converter's disk, no blank
+ * one, and none with control characters. */
+static bool read_name(const struct gguf *gguf, const char *key, struct gguf_text *text)
+{
+    struct error ignored;
+    bool is_blank = true;
+    *text = (struct gguf_text){"", 0};
+    if (gguf_read_text(gguf, key, text, &ignored) || text->len == 0) return false;
+    if (strchr("/.~", text->data[0]) || memchr(text->data, '\\', text->len)) return false;
+    for (size_t i = 0; i < text->len; i++) {
+        unsigned char c = (unsigned char)text->data[i];
+        if (c < ' ' || c == 0x7f) return false;
+        if (c != ' ') is_blank = false;
+    }
+    return !is_blank && utf8_prefix(text->data, text->len) == text->len;
+}
+
+static void append(char *name, size_t size, const struct gguf_text *text)
+{
+    size_t n = strlen(name);
+    snprintf(name + n, size - n, "%s%.*s", n ? "-" : "", (int)text->len, text->data);
+    name[utf8_prefix(name, strlen(name))] = '\0';
+}
+
+/* What a GGUF file calls its model; false: nothing that can be a name. */
+static bool name_gguf(const char *path, char *name, size_t size)
+{
+    static const char *const parts[] = {"general.basename", "general.size_label",
+                                        "general.finetune"};
+    struct gguf_text text;
+    struct gguf *gguf;
+    struct error ignored;
+    *name = '\0';
+    if (!gguf_is_file(path) || gguf_open(&gguf, path, &ignored)) return false;
+    if (read_name(gguf, "general.name", &text)) {
+        append(name, size, &text);
+    } else if (read_name(gguf, parts[0], &text)) {
+        append(name, size, &text);
+        for (int i = 1; i < 3; i++) {
+            if (read_name(gguf, parts[i], &text)) append(name, size, &text);
+        }
+    }
+    gguf_close(gguf);
+    return *name != '\0';
+}
+
+static void append_layers(const char *list, char *name, size_t size)
+{
+    size_t n = strlen(name);
+    if (list) snprintf(name + n, size - n, ",layers=%s", list);
+}
+
 static void name_synthetic(const char *model, char *name, size_t size)
 {
     const char *shape = strchr(model, ':') + 1;
@@ -74,7 +128,12 @@ void checkpoint_served_name(const char *model, char *name, size_t size)
     const char *list = layers_split(model, &len);
     snprintf(own, sizeof own, "%.*s", (int)len, model);
     if (hub_cache_model(own, hub, sizeof hub)) {
-        snprintf(name, size, "%s%s%s", hub, list ? ",layers=" : "", list ? list : "");
+        snprintf(name, size, "%s", hub);
+        append_layers(list, name, size);
+        return;
+    }
+    if (name_gguf(own, name, size)) {
+        append_layers(list, name, size);
         return;
     }
     len = len_without_dots(model, len);
@@ -84,5 +143,6 @@ void checkpoint_served_name(const char *model, char *name, size_t size)
     }
     const char *part = last_part(model, &len);
     len = len_without_ending(part, len);
-    snprintf(name, size, "%.*s%s%s", (int)len, part, list ? ",layers=" : "", list ? list : "");
+    snprintf(name, size, "%.*s", (int)len, part);
+    append_layers(list, name, size);
 }

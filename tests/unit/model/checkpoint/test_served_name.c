@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/support/check_util.h"
+#include "tests/support/gguf_writer.h"
 
 enum { SIZE = 256 };
 
@@ -94,6 +94,66 @@ START_TEST(models_of_the_cache_have_their_hub_name)
 }
 END_TEST
 
+static const char *name_of_gguf(const char *const *texts)
+{
+    static char name[SIZE];
+    struct gguf_writer w = {0};
+    int n = 0;
+    while (texts[n]) {
+        n += 2;
+    }
+    gguf_put_header(&w, 3, 0, (uint64_t)n / 2);
+    for (int i = 0; i < n; i += 2) {
+        gguf_put_text_key(&w, texts[i], texts[i + 1]);
+    }
+    ck_assert_int_eq(chdir("/tmp"), 0);
+    gguf_write_file(&w, "own-Q8_0.gguf");
+    gguf_writer_free(&w);
+    checkpoint_served_name("./own-Q8_0.gguf", name, sizeof name);
+    unlink("own-Q8_0.gguf");
+    return name;
+}
+
+START_TEST(a_gguf_file_has_the_name_in_its_metadata)
+{
+    static const struct {
+        const char *texts[9], *name;
+    } files[] = {
+        {{"general.name", "Tales 6M Instruct", "general.basename", "tales"}, "Tales 6M Instruct"},
+        {{"general.name", "some/model \xc3\xbc"}, "some/model \xc3\xbc"},
+        {{"general.basename", "Tales", "general.size_label", "6M"}, "Tales-6M"},
+        {{"general.basename", "Tales", "general.size_label", "6M", "general.finetune", "Instruct",
+          "general.name", ""},
+         "Tales-6M-Instruct"},
+        {{"general.name", "/home/me/secret", "general.size_label", "6M"}, "own-Q8_0"},
+        {{"general.name", "../secret"}, "own-Q8_0"},
+        {{"general.name", "C:\\secret"}, "own-Q8_0"},
+        {{"general.name", "two\nlines"}, "own-Q8_0"},
+        {{"general.name", "\xff\xfe"}, "own-Q8_0"},
+        {{"general.name", "  "}, "own-Q8_0"},
+        {{NULL}, "own-Q8_0"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        ck_assert_str_eq(name_of_gguf(files[i].texts), files[i].name);
+    }
+}
+END_TEST
+
+START_TEST(a_long_name_of_a_gguf_file_is_cut_between_characters)
+{
+    char text[2 * SIZE + 2] = "a";
+    for (int i = 0; i < SIZE; i++) {
+        strcat(text, "\xc3\xbc");
+    }
+    const char *const texts[] = {"general.name", text, NULL};
+    const char *name = name_of_gguf(texts);
+    ck_assert_uint_eq(strlen(name), SIZE - 1);
+    ck_assert_int_eq(strncmp(name, text, SIZE - 1), 0);
+    memmove(text, text + 1, strlen(text)); /* the last character would be cut in half */
+    ck_assert_uint_eq(strlen(name_of_gguf(texts)), SIZE - 2);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("served_name");
@@ -102,6 +162,8 @@ int main(void)
     tcase_add_test(tcase, the_current_folder_has_its_own_name);
     tcase_add_test(tcase, long_names_are_cut);
     tcase_add_test(tcase, models_of_the_cache_have_their_hub_name);
+    tcase_add_test(tcase, a_gguf_file_has_the_name_in_its_metadata);
+    tcase_add_test(tcase, a_long_name_of_a_gguf_file_is_cut_between_characters);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
