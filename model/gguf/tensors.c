@@ -1,5 +1,6 @@
 /* The table of tensors of a GGUF file. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,15 +14,29 @@ enum {
     TENSOR_LEAST_BYTES = 8 + 1 + 4 + 8 + 4 + 8 /* of an entry of the table */
 };
 
+/* Names the kind, the tensor, and the kinds that llama-quantize may make of the model instead. */
+static int refuse_type(const struct gguf_tensor *tensor, const struct gguf_reader *in,
+                       struct error *err)
+{
+    const struct block_type *type = block_type_find(tensor->type);
+    char read[160] = "";
+    size_t n = 0;
+    for (int kind = BLOCK_UNREAD + 1; kind < BLOCK_KINDS; kind++) {
+        n += (size_t)snprintf(read + n, sizeof read - n, "%s%s", n ? ", " : "",
+                              block_type_of((enum block_kind)kind)->name);
+    }
+    return error_set(err, ERR_UNSUPPORTED,
+                     "%.120s: tensor %.80s is of type %" PRIu32 "%s%s, which is not read (%s are); "
+                     "take the model in one of these, or make it with llama-quantize",
+                     in->origin, tensor->name, tensor->type, type ? ", " : "",
+                     type ? type->name : "", read);
+}
+
 /* Sets tensor->bytes; it has whole rows of blocks. */
 static int measure(struct gguf_tensor *tensor, const struct gguf_reader *in, struct error *err)
 {
     const struct block_type *type = block_type_find(tensor->type);
-    if (!type || type->kind == BLOCK_UNREAD) {
-        return error_set(
-            err, ERR_UNSUPPORTED, "%s: tensor %.100s is of type %" PRIu32 "%s%s, which is not read",
-            in->origin, tensor->name, tensor->type, type ? ", " : "", type ? type->name : "");
-    }
+    if (!type || type->kind == BLOCK_UNREAD) return refuse_type(tensor, in, err);
     if (tensor->dims[0] % (uint64_t)type->n_elements) {
         return error_set(err, ERR_FORMAT,
                          "%s: tensor %.100s has rows of %" PRIu64 " elements, which are no whole "

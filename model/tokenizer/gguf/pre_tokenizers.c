@@ -181,12 +181,12 @@ int pre_tokenizer_find(const struct pre_tokenizer **pre, const struct gguf_text 
         *pre = &table[i];
         return 0;
     }
-    char names[280] = "";
+    char names[160] = "";
     size_t at = 0;
     for (int i = 0; i < N_NAMES && at + NAME_BYTES < sizeof names; i++)
         at += (size_t)snprintf(names + at, sizeof names - at, "%s, ", table[i].name);
     return error_set(err, ERR_UNSUPPORTED,
-                     "%.80s: tokenizer.ggml.pre \"%.*s\" is none of %sand the others that "
-                     "docs/tokenizers.md lists",
+                     "%.120s: tokenizer.ggml.pre \"%.*s\" is none of %sand the others that "
+                     "docs/tokenizers.md lists; take a folder with the model's tokenizer.json",
                      origin, name->len < 40 ? (int)name->len : 40, name->data, names);
 }

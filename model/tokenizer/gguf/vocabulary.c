@@ -21,13 +21,13 @@ int gguf_is_sentencepiece(const struct gguf *gguf, bool *is, struct error *err)
     if (*is || gguf_text_is(&name, "gpt2")) return 0;
     if (!name.len) {
         return error_set(err, ERR_FORMAT,
-                         "%s has no tokenizer: the key tokenizer.ggml.model is missing; name a "
-                         "folder with a tokenizer.json",
+                         "%s has no tokenizer: the key tokenizer.ggml.model is missing; take a "
+                         "folder with the model's tokenizer.json",
                          gguf_origin(gguf));
     }
     return error_set(err, ERR_UNSUPPORTED,
                      "%s: tokenizer.ggml.model \"%.*s\" is not understood, only \"gpt2\" and "
-                     "\"llama\" are; name a folder with the model's tokenizer.json",
+                     "\"llama\" are; take a folder with the model's tokenizer.json",
                      gguf_origin(gguf), name.len < 80 ? (int)name.len : 80, name.data);
 }
 

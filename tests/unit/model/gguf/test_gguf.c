@@ -343,7 +343,20 @@ START_TEST(tensors_that_make_no_sense_are_refused_by_name)
     write_tensor(&w, "x", 2, dims, 4, 0, 256);
     refuse(&w, ERR_UNSUPPORTED, "tensor x is of type 4, which is not read");
     write_tensor(&w, "x", 2, dims, 19, 0, 256);
-    refuse(&w, ERR_UNSUPPORTED, "tensor x is of type 19, IQ1_S, which is not read");
+    refuse(&w, ERR_UNSUPPORTED,
+           "tensor x is of type 19, IQ1_S, which is not read (F32, F16, BF16, Q4_0, Q4_1, Q5_0, "
+           "Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS are); take the model in one "
+           "of these, or make it with llama-quantize");
+    const struct {
+        uint32_t type;
+        const char *part;
+    } others[] = {{16, "16, IQ2_XXS"}, {17, "17, IQ2_XS"}, {18, "18, IQ3_XXS"}, {21, "21, IQ3_S"},
+                  {22, "22, IQ2_S"},   {29, "29, IQ1_M"},  {34, "34, TQ1_0"},   {35, "35, TQ2_0"},
+                  {39, "39, MXFP4"},   {40, "40, NVFP4"},  {41, "41, Q1_0"},    {42, "42, Q2_0"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        write_tensor(&w, "x", 2, dims, others[i].type, 0, 256);
+        refuse(&w, ERR_UNSUPPORTED, others[i].part);
+    }
     write_tensor(&w, "x", 2, dims, 4000000000, 0, 256);
     refuse(&w, ERR_UNSUPPORTED, "tensor x is of type 4000000000");
     write_tensor(&w, "x", 2, dims, 12, 0, 256);

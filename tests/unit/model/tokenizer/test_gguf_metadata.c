@@ -239,10 +239,12 @@ START_TEST(tokenizers_that_are_not_understood_are_named)
     for (size_t i = 0; i < COUNT(models); i++) {
         begin(&f, models[i], NULL);
         refuse(&f, ERR_UNSUPPORTED, models[i]);
+        ck_assert_ptr_nonnull(strstr(err.text, "; take a folder with the model's tokenizer.json"));
     }
     begin_letters(&f, "kimi-k2");
     refuse(&f, ERR_UNSUPPORTED, "tokenizer.ggml.pre \"kimi-k2\" is none of default, llama-bpe");
-    ck_assert_ptr_nonnull(strstr(err.text, "docs/tokenizers.md"));
+    ck_assert_ptr_nonnull(strstr(err.text, "the others that docs/tokenizers.md lists; take a "
+                                           "folder with the model's tokenizer.json"));
     f = (struct file){0};
     gguf_put_header(&f.w, 3, 0, 0);
     refuse(&f, ERR_FORMAT, "the key tokenizer.ggml.model is missing");
