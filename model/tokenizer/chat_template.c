@@ -62,15 +62,18 @@ static int take_file(struct chat_source *source, struct error *err)
     return file_read_text(&source->text, &source->len, source->origin, FILE_BYTES_MAX, err);
 }
 
-/* The template "default" of a list of {"name": ..., "template": ...}, or NULL. */
-static const json_t *named_default(const json_t *list)
+/* The template "default" of a list of {"name": ..., "template": ...}, of which the last one counts,
+ * or of an object with a member for each name; or NULL. "tool_use", which transformers takes where
+ * tools are given, is not read, because no request has tools. */
+static const json_t *named_default(const json_t *named)
 {
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *one = json_array_get(list, i);
+    const json_t *found = json_object_get(named, "default");
+    for (size_t i = 0; i < json_array_size(named); i++) {
+        const json_t *one = json_array_get(named, i);
         const char *name = json_string_value(json_object_get(one, "name"));
-        if (name && strcmp(name, "default") == 0) return json_object_get(one, "template");
+        if (name && strcmp(name, "default") == 0) found = json_object_get(one, "template");
     }
-    return NULL;
+    return found;
 }
 
 /* Reads "chat_template" of a file in JSON, if it has that member. */
@@ -78,14 +81,15 @@ static int take_member(struct chat_source *source, const json_t *root, struct er
 {
     const json_t *template = json_member(root, "chat_template");
     if (!template) return 0;
-    bool is_list = json_is_array(template);
-    if (is_list) template = named_default(template);
+    bool is_named = json_is_array(template) || json_is_object(template);
+    if (is_named) template = named_default(template);
     if (json_is_string(template)) {
         return keep_text(source, json_string_value(template), json_string_length(template), err);
     }
     return error_set(err, ERR_FORMAT, "%s: \"chat_template\" is %s", source->origin,
-                     is_list ? "a list without a template called \"default\""
-                             : "neither a text nor a list of named texts");
+                     is_named ? "a list without a template called \"default\"; name a file with "
+                                "--chat-template"
+                              : "neither a text nor a list of named texts");
 }
 
 /* Leaves source->text NULL where there is no template. config: tokenizer_config.json, or NULL. */

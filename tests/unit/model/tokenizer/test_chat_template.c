@@ -112,6 +112,13 @@ START_TEST(of_several_templates_the_default_is_taken)
         "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"tools\"},"
         " {\"name\": \"default\", \"template\": \"{{ messages[0].content }}!\"}]}");
     check_found(NULL, "tokenizer_config.json", "Hello!");
+    put("tokenizer_config.json",
+        "{\"chat_template\": [{\"name\": \"default\", \"template\": \"first\"},"
+        " {\"name\": \"default\", \"template\": \"last\"}]}");
+    check_found(NULL, "tokenizer_config.json", "last");
+    put("tokenizer_config.json",
+        "{\"chat_template\": {\"tool_use\": \"tools\", \"default\": \"by name\"}}");
+    check_found(NULL, "tokenizer_config.json", "by name");
 }
 END_TEST
 
@@ -194,6 +201,8 @@ START_TEST(a_template_that_cannot_be_used_is_refused_with_its_file)
     refuse(ERR_FORMAT, "neither a text nor a list of named texts");
     put("tokenizer_config.json", "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"\"}]}");
     refuse(ERR_FORMAT, "a list without a template called \"default\"");
+    put("tokenizer_config.json", "{\"chat_template\": {\"tool_use\": \"tools\"}}");
+    refuse(ERR_FORMAT, "called \"default\"; name a file with --chat-template");
     put("tokenizer_config.json", "{\"chat_template\": [{\"name\": \"default\"}]}");
     refuse(ERR_FORMAT, "a list without a template called \"default\"");
     put("tokenizer_config.json", "{");
