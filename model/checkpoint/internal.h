@@ -26,6 +26,9 @@ struct tensor {
     /* The elements or their rule. Of a folder's file only `data` is set, of a GGUF file all but the
      * shape; find.c checks the others when the tensor is asked for. */
     struct weight weight;
+    /* Elements from one row to the next in the file, where these are some of its columns; 0: they
+     * are all. */
+    uint64_t line;
 };
 
 /* One mapped file with its table. Cutting the file short under a running program kills it

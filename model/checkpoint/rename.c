@@ -97,6 +97,26 @@ static uint64_t rows_of(const struct renaming *r, const struct tensor *tensor, e
     return tensor->entry->dims[0];
 }
 
+/* A tensor of `name` with `n` of the dims[1] columns of the given one from `first` on, for matrices
+ * that are stored with their outputs as columns. */
+static void add_columns(struct renaming *r, const struct tensor *tensor, const char *name,
+                        uint64_t first, uint64_t n)
+{
+    struct renamed_tensor *renamed = &r->ck->renamed[r->n];
+    struct tensor *out = &r->out[r->n++];
+    const struct safetensors_entry *entry = tensor->entry;
+    uint64_t n_elements = entry->dims[0] * entry->dims[1];
+    renamed->entry = *entry;
+    snprintf(renamed->name, sizeof renamed->name, "%s", name);
+    renamed->entry.name = renamed->name;
+    renamed->entry.dims[1] = n;
+    *out = *tensor;
+    out->name = renamed->name;
+    out->entry = &renamed->entry;
+    out->line = entry->dims[1];
+    if (n_elements) out->weight.data += first * ((entry->end - entry->begin) / n_elements);
+}
+
 /* A tensor of `name` with `rows` rows of the given one from `first` on, or all of it. */
 static void add(struct renaming *r, const struct tensor *tensor, const char *name, uint64_t first,
                 uint64_t rows)
@@ -128,23 +148,51 @@ static uint64_t n_elements(const struct safetensors_entry *entry)
     return n;
 }
 
+static bool is_one_of(const char *ending, const char *const *words)
+{
+    while (*words && strcmp(ending, *words) != 0) {
+        words++;
+    }
+    return *words;
+}
+
+/* The rows of the matrix that one line of the tensor stands for, where each part of the matrix has
+ * whole lines: 1, or more where integers of several rows are in a word, or share a scale. A line is
+ * a row of the tensor, or a column. 0: parts share one. */
+static uint64_t rows_in_line(const struct renaming *r, const struct tensor *tensor,
+                             const struct fused *fused, uint64_t n_lines, uint64_t all)
+{
+    if (n_lines == 0 || all % n_lines) return 0;
+    uint64_t per = all / n_lines;
+    for (int i = 0; i < PARTS_MAX && fused->parts[i].name; i++) {
+        if (rows_of(r, tensor, fused->parts[i].rows) % per) return 0;
+    }
+    return per;
+}
+
 static int split(struct renaming *r, const struct tensor *tensor, const struct fused *fused,
                  int layer, const char *ending, struct error *err)
 {
+    static const char *const in_columns[] = {"qweight", "qzeros", "scales", NULL};
+    static const char *const of_inputs[] = {"g_idx", "weight_g_idx", NULL};
+    const struct safetensors_entry *entry = tensor->entry;
     uint64_t at = 0, all = 0;
     for (int i = 0; i < PARTS_MAX && fused->parts[i].name; i++) {
         all += rows_of(r, tensor, fused->parts[i].rows);
     }
-    if (strcmp(ending, ".weight_shape") == 0) return 0; /* of all parts, and it is not read */
-    bool is_scalar = n_elements(tensor->entry) == 1;
-    bool has_rows = tensor->entry->n_dims > 0 && tensor->entry->dims[0] == all;
-    if (!is_scalar && !has_rows && r->ck->cfg.stored != WEIGHTS_BF16) {
+    if (strcmp(ending, "weight_shape") == 0) return 0; /* of all parts, and it is not read */
+    bool is_stored = r->ck->cfg.stored != WEIGHTS_BF16;
+    bool has_columns = is_stored && entry->n_dims == 2 && is_one_of(ending, in_columns);
+    bool is_shared = n_elements(entry) == 1 || (is_stored && is_one_of(ending, of_inputs));
+    uint64_t n_lines = entry->n_dims > 0 ? entry->dims[has_columns] : 0;
+    uint64_t per = is_shared ? 1 : rows_in_line(r, tensor, fused, n_lines, all);
+    if (!per && is_stored) {
         return error_set(err, ERR_UNSUPPORTED,
                          "%s: %.100s is quantized together with others, which is not supported "
-                         "unless each of its rows has its own scales",
+                         "where rows of two of them share scales or words",
                          r->ck->name, tensor->name);
     }
-    if (!is_scalar && !has_rows) {
+    if (per != 1 && !is_stored) {
         return error_set(err, ERR_FORMAT,
                          "%s: tensor %.100s has not the %llu rows that the config asks for",
                          r->ck->name, tensor->name, (unsigned long long)all);
@@ -153,10 +201,12 @@ static int split(struct renaming *r, const struct tensor *tensor, const struct f
         char name[RENAMED_BYTES];
         uint64_t rows = rows_of(r, tensor, fused->parts[i].rows);
         snprintf(name, sizeof name, "model.layers.%d.%s%s", layer, fused->parts[i].name, ending);
-        if (is_scalar) {
-            add(r, tensor, name, 0, tensor->entry->n_dims > 0 ? tensor->entry->dims[0] : 0);
+        if (is_shared) {
+            add(r, tensor, name, 0, entry->n_dims > 0 ? entry->dims[0] : 0);
+        } else if (has_columns) {
+            add_columns(r, tensor, name, at / per, rows / per);
         } else {
-            add(r, tensor, name, at, rows);
+            add(r, tensor, name, at / per, rows / per);
         }
         at += rows;
     }

@@ -49,7 +49,7 @@ static bool is_transposed(const struct stored_matrix *s)
 
 static size_t scale_index(const struct stored_matrix *s, int row, int group)
 {
-    if (is_transposed(s)) return (size_t)group * (size_t)s->n_rows + (size_t)row;
+    if (is_transposed(s)) return (size_t)group * (size_t)s->line_rows + (size_t)row;
     return (size_t)(row / s->group_rows) * (size_t)s->n_groups + (size_t)group;
 }
 
@@ -81,7 +81,7 @@ float stored_scale_of(const struct stored_matrix *s, int row, int col)
 
 static uint8_t zero_of(const struct stored_matrix *s, int row, int group)
 {
-    size_t n_rows = (size_t)s->n_rows, r = (size_t)row, g = (size_t)group;
+    size_t n_rows = (size_t)s->line_rows, r = (size_t)row, g = (size_t)group;
     size_t n_groups = (size_t)s->n_groups, per = s->bits == 8 ? 4 : 8;
     int middle = 1 << (s->bits - 1);
     if (!s->zeros) return (uint8_t)middle;
@@ -102,7 +102,7 @@ static uint8_t zero_of(const struct stored_matrix *s, int row, int group)
 
 static void read_awq(const struct stored_matrix *s, int row, int col, int n, uint8_t *q)
 {
-    size_t stride = (size_t)s->n_rows / 8, at = (size_t)col * stride + (size_t)row / 8;
+    size_t stride = (size_t)s->line_rows / 8, at = (size_t)col * stride + (size_t)row / 8;
     int place = awq_place(row % 8);
     for (int i = 0; i < n; i++, at += stride) {
         q[i] = piece(word_at(s->data, at), 4, place);
@@ -115,7 +115,7 @@ static void read_gptq(const struct stored_matrix *s, int row, int col, int n, ui
     for (int i = 0; i < n;) {
         int first = (col + i) % per, end = least(per, first + n - i);
         size_t line = (size_t)((col + i) / per);
-        uint32_t word = word_at(s->data, line * (size_t)s->n_rows + (size_t)row);
+        uint32_t word = word_at(s->data, line * (size_t)s->line_rows + (size_t)row);
         for (int k = first; k < end; k++) {
             q[i++] = piece(word, bits, k);
         }
@@ -250,7 +250,7 @@ uint64_t stored_hash(const struct stored_matrix *s, int row, int col, int n)
 
 void stored_expect(const struct stored_matrix *s, int row, int n_rows, int col, int n)
 {
-    size_t bits = (size_t)s->bits, rows = (size_t)s->n_rows, cols = (size_t)s->n_cols;
+    size_t bits = (size_t)s->bits, rows = (size_t)s->line_rows, cols = (size_t)s->n_cols;
     if (s->kind == STORED_AWQ) { /* a line of words for each k */
         size_t first = (size_t)row / 8 * 4, end = ((size_t)(row + n_rows) + 7) / 8 * 4;
         size_t stride = rows / 8 * 4;

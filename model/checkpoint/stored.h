@@ -29,6 +29,7 @@ enum stored_scale { STORED_BF16, STORED_F16, STORED_F32 };
 struct stored_matrix {
     enum stored_kind kind;
     int n_rows, n_cols;
+    int line_rows;       /* of AWQ's and GPTQ's tensors, of which these may be some; else n_rows */
     const uint8_t *data; /* the integers, or fp8 */
     int bits;
     int group;      /* k that share a scale */

@@ -196,6 +196,12 @@ static int bits_of(uint64_t words, int n)
     return n % 4 == 0 && words == (uint64_t)n / 4 ? 8 : 0;
 }
 
+/* The tensors of several matrices whose rows are the columns have longer lines. */
+static void set_line(struct stored_matrix *s, const struct tensor *scales)
+{
+    if (scales->line) s->line_rows = (int)scales->line;
+}
+
 static int find_awq(const struct search *in, struct error *err)
 {
     struct stored_matrix *s = &in->out->stored;
@@ -218,6 +224,7 @@ static int find_awq(const struct search *in, struct error *err)
     }
     in->out->data = q->weight.data;
     s->zeros = zeros->weight.data;
+    set_line(s, scales);
 out:
     return rc;
 }
@@ -246,6 +253,7 @@ static int find_gptq(const struct search *in, struct error *err)
     }
     in->out->data = q->weight.data;
     s->zeros = zeros->weight.data;
+    set_line(s, scales);
     TRY(find_order(in, "g_idx", err));
 out:
     return rc;
@@ -396,6 +404,7 @@ int checkpoint_find_stored(const struct checkpoint *ck, const char *name, int n_
     int rc = 0;
     stem_of(name, in.stem);
     found.stored.group_rows = 1;
+    found.stored.line_rows = n_rows;
     bool is_packed = ck->scheme.method != QUANT_COMPRESSED || part_of(ck, in.stem, "weight_packed");
     if (is_packed && whole) {
         return error_set(err, ERR_FORMAT, "%s has %.100s twice, quantized and as %.20s", ck->name,

@@ -2,7 +2,7 @@
 """Makes tests/golden/stored: small random models whose matrices are stored quantized, one folder
 for each format, with elements that the format's definition gives and logits of transformers.
 
-    python tests/oracle/stored_golden.py OUT
+    python tests/oracle/stored_golden.py OUT            make those that are not there
 
 needs torch, transformers 5 and compressed-tensors. The integers of compressed-tensors are packed by
 its own pack_to_int32, fp8 is torch's; the words of AWQ and GPTQ are put together here as AutoAWQ
@@ -23,9 +23,9 @@ import torch
 import transformers
 from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
 
-VOCAB, DIM, FFN, LAYERS, PROMPT, SAMPLES = 96, 128, 256, 1, 40, 24
+VOCAB, DIM, HEAD, FFN, LAYERS, PROMPT, SAMPLES = 96, 128, 32, 256, 1, 40, 24
 PLAIN = {"rope_type": "default", "rope_theta": 1e4}
-CLASSES = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+CLASSES = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "phi3": "Phi3"}
 AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7] # the row of each nibble of a word
 
 
@@ -63,7 +63,8 @@ def words(parts, bits):
 
 def shuffled(order, module):
     """Groups of columns in an order that matrices with the same input share."""
-    inputs = ("o_proj", "down_proj", "gate_proj|up_proj", "q_proj|k_proj|v_proj")
+    inputs = ("o_proj", "down_proj", "gate_proj|up_proj|gate_up_proj",
+              "q_proj|k_proj|v_proj|qkv_proj")
     seed = [any(part in module for part in names.split("|")) for names in inputs].index(True)
     return order[torch.randperm(len(order), generator=torch.Generator().manual_seed(seed))]
 
@@ -212,13 +213,27 @@ CASES = [
          scale_name="weight_scale",
          config=compressed("float-quantized", 8, "tensor", number="float",
                            activations=dict(DYNAMIC, type="float", dynamic=False))),
+    # q, k and v, and gate and up, are one quantized matrix each.
+    dict(name="fused_awq", family="phi3", store=awq, group=64,
+         config={"quant_method": "awq", "bits": 4, "group_size": 64, "version": "gemm",
+                 "zero_point": True}),
+    dict(name="fused_gptq", family="phi3", store=gptq, bits=4, group=32, sym=False, shuffled=True,
+         config=dict(GPTQ, desc_act=True, sym=False)),
+    dict(name="fused_packed", family="phi3", store=packed, bits=4, group=32, sym=False,
+         plain=["gate_up_proj"], config=compressed("pack-quantized", 4, "group", 32, False)),
+    dict(name="fused_fp8", family="phi3", store=fp8, strategy="block", heads=4,
+         scale_name="weight_scale_inv", scale="float32",
+         config={"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
+                 "weight_block_size": [128, 128]}),
 ]
 
 
 def make_net(case):
+    own = {"pad_token_id": 0} if case["family"] == "phi3" else {"head_dim": HEAD}
     config = getattr(transformers, CLASSES[case["family"]] + "Config")(
         vocab_size=VOCAB, hidden_size=DIM, intermediate_size=FFN, num_hidden_layers=LAYERS,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=32, max_position_embeddings=256,
+        num_attention_heads=DIM // HEAD, num_key_value_heads=case.get("heads", 2), **own,
+        max_position_embeddings=256,
         rms_norm_eps=1e-5, bos_token_id=1, eos_token_id=2, rope_parameters=dict(PLAIN),
         dtype="bfloat16", architectures=[CLASSES[case["family"]] + "ForCausalLM"],
         attn_implementation="eager")
@@ -236,9 +251,23 @@ def make_net(case):
     return config, net
 
 
+def part_of(case, name, row):
+    """The matrix that a row of a fused one is of, and the first row of it."""
+    kv = case.get("heads", 2) * HEAD
+    parts = {"qkv_proj": [("q_proj", DIM), ("k_proj", kv), ("v_proj", kv)],
+             "gate_up_proj": [("gate_proj", FFN), ("up_proj", FFN)]}
+    stem, _, last = name.rpartition(".")
+    first = 0
+    for part, rows in parts.get(last, []):
+        if row < first + rows:
+            return f"{stem}.{part}", first
+        first += rows
+    return name, 0
+
+
 def store(case, net):
     """Quantizes the matrices of the layers in place. Returns the tensors and sampled elements."""
-    tensors, elements = {}, {}
+    tensors, elements, whole = {}, {}, set()
     plain = case.get("plain", []) + ["lm_head"]
     for name, module in net.named_modules():
         if not isinstance(module, torch.nn.Linear) or any(part in name for part in plain):
@@ -250,10 +279,13 @@ def store(case, net):
         places = [(int(torch.randint(value.shape[0], (), generator=case["draw"])),
                    int(torch.randint(value.shape[1], (), generator=case["draw"])))
                   for _ in range(SAMPLES)]
-        elements[f"{name}.weight"] = [[row, col, float(value[row, col].float()).hex()]
-                                      for row, col in places]
+        whole.add(f"{name}.weight")
+        for row, col in places:
+            own, first = part_of(case, name, row)
+            elements.setdefault(f"{own}.weight", []).append(
+                [row - first, col, float(value[row, col].float()).hex()])
     for name, value in net.state_dict().items():
-        if name not in elements:
+        if name not in whole:
             tensors[name] = value.bfloat16()
     return tensors, elements
 
@@ -307,8 +339,10 @@ def main():
         sys.exit(__doc__)
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)
+    out = pathlib.Path(sys.argv[1])
     for case in CASES:
-        make(case, pathlib.Path(sys.argv[1]))
+        if not (out / case["name"]).exists():
+            make(case, out)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,10 @@
  * matrix as this arithmetic does. Here the KV cache and the weights of attention are bf16, too. */
 static const double slack = 1.5;
 
-static const char *const names[] = {"awq",         "gptq",         "gptq_v2",  "gptq_8",
-                                    "packed_rows", "packed_zeros", "packed_8", "bytes",
-                                    "bytes_zeros", "fp8_blocks",   "fp8_rows", "fp8_tensor",
-                                    "gptq_order",  "packed_order"};
+static const char *const names[] = {
+    "awq",        "gptq",         "gptq_v2",     "gptq_8",     "packed_rows",  "packed_zeros",
+    "packed_8",   "bytes",        "bytes_zeros", "fp8_blocks", "fp8_rows",     "fp8_tensor",
+    "gptq_order", "packed_order", "fused_awq",   "fused_gptq", "fused_packed", "fused_fp8"};
 enum { N_NAMES = sizeof names / sizeof *names };
 
 struct passage {
