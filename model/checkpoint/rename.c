@@ -156,7 +156,7 @@ static bool is_one_of(const char *ending, const char *const *words)
     return *words;
 }
 
-/* The rows of the matrix that one line of the tensor stands for, where each part of the matrix has
+/* The rows of the matrix that one line of the tensor is for, where each part of the matrix has
  * whole lines: 1, or more where integers of several rows are in a word, or share a scale. A line is
  * a row of the tensor, or a column. 0: parts share one. */
 static uint64_t rows_in_line(const struct renaming *r, const struct tensor *tensor,

@@ -81,7 +81,7 @@ static void append(char *name, size_t size, const struct gguf_text *text)
     name[utf8_prefix(name, strlen(name))] = '\0';
 }
 
-/* What a GGUF file calls its model; false: nothing that can be a name. */
+/* Writes the name that a GGUF file gives its model; false: nothing that can be a name. */
 static bool name_gguf(const char *path, char *name, size_t size)
 {
     static const char *const parts[] = {"general.basename", "general.size_label",
