@@ -213,7 +213,8 @@ int export_config_check(const struct model_config *cfg, struct error *err)
     if (!family_of_architecture(cfg->architecture)->is_read_only) return 0;
     return error_set(err, ERR_UNSUPPORTED,
                      "models of the class %s cannot be exported; those of Llama, Mistral and Qwen "
-                     "can",
+                     "can. Other programs read the folder as it is, and --weights int8 or int4 of "
+                     "the worker rounds it when it is loaded",
                      cfg->architecture);
 }
 
