@@ -9,14 +9,15 @@
 
 enum { N_SAMPLES = 16, SAMPLE_ELEMENTS = 64, TEXT_BYTES = 192, COPY_BYTES = 1 << 20 };
 
-/* One of the places of hash_samples. Integers are read as they are stored. */
+/* One of the places of hash_samples. Integers are read as they are stored, but for synthetic
+ * ones. */
 static uint64_t hash_place(uint64_t hash, const struct weight *weight, int row, int col, int n)
 {
     uint16_t sample[SAMPLE_ELEMENTS];
     int8_t q[SAMPLE_ELEMENTS + QUANT_GROUP];
     uint16_t scales[SAMPLE_ELEMENTS / QUANT_GROUP + 1];
     enum weight_form form = weight_form_of(weight);
-    if (form == WEIGHTS_BF16) {
+    if (form == WEIGHTS_BF16 || !weight->data) {
         weight_read_bf16(weight, row, col, n, sample);
         return XXH3_64bits_withSeed(sample, (size_t)n * sizeof *sample, hash);
     }

@@ -47,6 +47,9 @@ static void hash_weight(XXH3_state_t *state, const struct weight *weight)
                        weight->n_rows, weight->n_cols, weight->seed, (double)weight->scale,
                        (double)weight->mean);
     XXH3_64bits_update(state, text, (size_t)len);
+    if (!weight->data && weight->dtype == DTYPE_BLOCKS) {
+        XXH3_64bits_update(state, &(int32_t){(int32_t)weight->block}, sizeof(int32_t));
+    }
     if (!weight->data) return;
     if (weight->dtype == DTYPE_BLOCKS || weight->paired_rows) {
         const int32_t words[] = {(int32_t)weight->block, weight->paired_rows};

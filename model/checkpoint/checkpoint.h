@@ -1,9 +1,12 @@
 /* A model's weights by name, wherever they come from: a Hugging Face folder (one safetensors file
  * or several with an index, mapped, never copied whole), a GGUF file (model/gguf) or a synthetic
  * model
- *   "synthetic:SHAPE,seed=S[,layers=L][,vocab=V][,core=N,tail=R][,agree=A[,core=N]][,draft=N]"
+ *   "synthetic:SHAPE,seed=S[,layers=L][,vocab=V][,core=N,tail=R][,agree=A[,core=N]][,draft=N]
+ *    [,blocks=KIND]"
  * whose elements are computed when they are read (synthetic_elements.h), the same for every way of
- * sharding. SHAPE is a name such as llama-3.1-8b or tiny, or the path of a config.json.
+ * sharding. SHAPE is a name such as llama-3.1-8b or tiny, or the path of a config.json. With
+ * blocks=q4_k the matrices are in blocks of this kind, as those of a GGUF file
+ * (synthetic_blocks.h).
  *
  * Pairs. "...,agree=A" is a target and "...,agree=A,draft=1" its draft: the target's first layer,
  * final norm and head, bit for bit. What the target's other layers add is scaled so that alpha of

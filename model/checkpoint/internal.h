@@ -77,6 +77,7 @@ struct synthetic_model {
     int share_layers;
     int core_layers;         /* layers from here on add only tail times what they would */
     struct config_rest rest; /* where SHAPE is a path */
+    enum block_kind block;   /* of the matrices; BLOCK_UNREAD: they are bf16 */
     double tail;             /* at most 1 where the name says it, any size with agree=A */
 };
 

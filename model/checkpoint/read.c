@@ -8,6 +8,7 @@
 
 #include "base/least.h"
 #include "base/system/file.h"
+#include "model/checkpoint/synthetic_blocks.h"
 #include "model/checkpoint/synthetic_elements.h"
 #include "model/numerics/numerics.h"
 
@@ -74,16 +75,33 @@ static void read_synthetic(const struct weight *weight, uint64_t first, int n, u
     synthetic_elements_bf16(weight->seed, weight->mean, weight->scale, first, (size_t)n, out);
 }
 
+/* Elements of a weight with DTYPE_BLOCKS, of a file or synthetic. */
+static void read_blocks_f32(const struct weight *weight, int row, int col, int n, float *out)
+{
+    float values[QUANT_GROUP];
+    struct weight_group group;
+    if (weight->data) {
+        block_read_f32(weight->block, row_blocks(weight, row), col, n, out);
+        return;
+    }
+    for (int done = 0; done < n;) {
+        int skipped = (col + done) % QUANT_GROUP, n_here = least(QUANT_GROUP - skipped, n - done);
+        synthetic_read_group(weight, row, (col + done) / QUANT_GROUP, &group);
+        group_read_f32(block_form(weight->block), &group, values);
+        memcpy(out + done, values + skipped, (size_t)n_here * sizeof *out);
+        done += n_here;
+    }
+}
+
 static void read_blocks_bf16(const struct weight *weight, int row, int col, int n, uint16_t *out)
 {
     float values[QUANT_GROUP];
-    const uint8_t *blocks = weight->dtype == DTYPE_BLOCKS ? row_blocks(weight, row) : NULL;
     for (int done = 0; done < n; done += QUANT_GROUP) {
         int n_here = least(QUANT_GROUP, n - done);
         if (weight->dtype == DTYPE_STORED) {
             stored_read_f32(&weight->stored, row, col + done, n_here, values);
         } else {
-            block_read_f32(weight->block, blocks, col + done, n_here, values);
+            read_blocks_f32(weight, row, col + done, n_here, values);
         }
         for (int i = 0; i < n_here; i++) {
             out[done + i] = num_float_to_bf16(values[i]);
@@ -96,12 +114,12 @@ static void read_run_bf16(const struct weight *weight, int row, int col, int n, 
 {
     uint64_t first = element_index(weight, row, col);
     assert(!weight->scales); /* packed: weight_read_groups */
-    if (!weight->data) {
-        read_synthetic(weight, first, n, out);
-        return;
-    }
     if (weight->dtype == DTYPE_BLOCKS || weight->dtype == DTYPE_STORED) {
         read_blocks_bf16(weight, row, col, n, out);
+        return;
+    }
+    if (!weight->data) {
+        read_synthetic(weight, first, n, out);
         return;
     }
     size_t bytes = dtype_bits(weight->dtype) / 8;
@@ -131,7 +149,7 @@ static void read_run_f32(const struct weight *weight, int row, int col, int n, f
     assert(!weight->scales); /* packed: weight_read_groups */
     uint64_t first = element_index(weight, row, col);
     if (weight->dtype == DTYPE_BLOCKS) {
-        block_read_f32(weight->block, row_blocks(weight, row), col, n, out);
+        read_blocks_f32(weight, row, col, n, out);
         return;
     }
     if (weight->dtype == DTYPE_STORED) {
@@ -183,6 +201,8 @@ void weight_read_group(const struct weight *weight, int row, int group, struct w
 {
     if (weight->dtype == DTYPE_STORED) {
         stored_read_group(&weight->stored, row, group, out);
+    } else if (!weight->data) {
+        synthetic_read_group(weight, row, group, out);
     } else {
         block_read_group(weight->block, row_blocks(weight, row), group, out);
     }

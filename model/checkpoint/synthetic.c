@@ -78,6 +78,26 @@ static void set_scale(const struct synthetic_model *model, const struct tensor_s
     weight->mean = (float)mean;
 }
 
+/* Makes blocks of a matrix that is multiplied, also of an embedding that is the head. */
+static int set_block(const struct synthetic_model *model, const struct tensor_spec *spec,
+                     struct weight *weight, struct error *err)
+{
+    bool is_matrix = spec->role == ROLE_FROM_DIM || spec->role == ROLE_FROM_HEADS ||
+                     spec->role == ROLE_FROM_FFN || spec->role == ROLE_HEAD ||
+                     (spec->role == ROLE_EMBEDDING && model->cfg.tied_embeddings);
+    if (!model->block || !is_matrix) return 0;
+    const struct block_type *type = block_type_of(model->block);
+    if (spec->n_cols % type->n_elements) {
+        return error_set(err, ERR_ARGUMENT,
+                         "synthetic model: %s has rows of %d, which are no whole blocks of %d of "
+                         "%s",
+                         spec->name, spec->n_cols, type->n_elements, type->name);
+    }
+    weight->dtype = DTYPE_BLOCKS;
+    weight->block = model->block;
+    return 0;
+}
+
 int checkpoint_open_synthetic(struct checkpoint *ck, struct config_rest *rest, struct error *err)
 {
     struct synthetic_model model = {0};
@@ -98,6 +118,7 @@ int checkpoint_open_synthetic(struct checkpoint *ck, struct config_rest *rest, s
             .seed = XXH3_64bits_withSeed(spec->name, strlen(spec->name), model.seed),
         };
         set_scale(&model, spec, &tensor->weight);
+        TRY(set_block(&model, spec, &tensor->weight, err));
     }
 out:
     return rc;

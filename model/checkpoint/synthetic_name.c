@@ -7,6 +7,7 @@
  *   draft=N    of a name with a core: its first N layers alone. N must be the core. The draft's
  *              name is then the target's with ",draft=N" at its end, and a pair that does not
  *              belong together is refused here, instead of only being slow later
+ *   blocks=K   matrices in blocks of the kind K (q4_k, q8_0, ...), as GGUF files have them
  * tail= and agree= exclude each other, and core= needs one of them. */
 #include <errno.h>
 #include <inttypes.h>
@@ -17,6 +18,7 @@
 #include "model/checkpoint/config/config_parse.h"
 #include "model/checkpoint/internal.h"
 #include "model/checkpoint/synthetic_agree.h"
+#include "model/checkpoint/synthetic_blocks.h"
 
 enum { SHAPE_BYTES = 1024, CONFIG_MOST_BYTES = 4 << 20, CORE_OF_AGREE = 1 };
 
@@ -75,11 +77,22 @@ static int read_ratio(const char *option, const char *value, double *out, struct
     return 0;
 }
 
-enum key { KEY_SEED, KEY_LAYERS, KEY_VOCAB, KEY_CORE, KEY_TAIL, KEY_AGREE, KEY_DRAFT, N_KEYS };
+enum key {
+    KEY_SEED,
+    KEY_LAYERS,
+    KEY_VOCAB,
+    KEY_CORE,
+    KEY_TAIL,
+    KEY_AGREE,
+    KEY_DRAFT,
+    KEY_BLOCKS,
+    N_KEYS
+};
 
 static const char *const keys[N_KEYS] = {
-    [KEY_SEED] = "seed=", [KEY_LAYERS] = "layers=", [KEY_VOCAB] = "vocab=", [KEY_CORE] = "core=",
-    [KEY_TAIL] = "tail=", [KEY_AGREE] = "agree=",   [KEY_DRAFT] = "draft=",
+    [KEY_SEED] = "seed=",   [KEY_LAYERS] = "layers=", [KEY_VOCAB] = "vocab=",
+    [KEY_CORE] = "core=",   [KEY_TAIL] = "tail=",     [KEY_AGREE] = "agree=",
+    [KEY_DRAFT] = "draft=", [KEY_BLOCKS] = "blocks=",
 };
 
 /* The options of a name, as they are given. */
@@ -87,6 +100,7 @@ struct name {
     unsigned seen; /* bit per key */
     uint64_t numbers[N_KEYS];
     double ratios[N_KEYS];
+    enum block_kind block;
 };
 
 static bool has(const struct name *name, enum key key)
@@ -94,16 +108,25 @@ static bool has(const struct name *name, enum key key)
     return name->seen >> key & 1;
 }
 
+static int read_blocks(const char *option, const char *value, enum block_kind *kind,
+                       struct error *err)
+{
+    char names[160];
+    if (synthetic_block_kind(value, kind)) return 0;
+    synthetic_block_names(names, sizeof names);
+    return error_set(err, ERR_ARGUMENT, "synthetic model: \"%.60s\" is none of %s", option, names);
+}
+
 static int read_option(struct name *name, const char *option, struct error *err)
 {
-    static const uint64_t least[N_KEYS] = {0, 1, 2, 0, 0, 0, 1};
-    static const uint64_t most[N_KEYS] = {UINT64_MAX, 4096, 1 << 24, 4096, 0, 0, 4096};
+    static const uint64_t least[N_KEYS] = {0, 1, 2, 0, 0, 0, 1, 0};
+    static const uint64_t most[N_KEYS] = {UINT64_MAX, 4096, 1 << 24, 4096, 0, 0, 4096, 0};
     int key = 0;
     while (key < N_KEYS && strncmp(option, keys[key], strlen(keys[key])) != 0)
         key++;
     if (key == N_KEYS) {
-        return option_error(option,
-                            "one of seed=, layers=, vocab=, core=, tail=, agree=, draft=", err);
+        return option_error(
+            option, "one of seed=, layers=, vocab=, core=, tail=, agree=, draft=, blocks=", err);
     }
     if (has(name, (enum key)key)) return option_error(option, "wanted twice", err);
     name->seen |= 1u << key;
@@ -111,6 +134,7 @@ static int read_option(struct name *name, const char *option, struct error *err)
     if (key == KEY_TAIL || key == KEY_AGREE) {
         return read_ratio(option, value, &name->ratios[key], err);
     }
+    if (key == KEY_BLOCKS) return read_blocks(option, value, &name->block, err);
     return read_number(option, value, least[key], most[key], &name->numbers[key], err);
 }
 
@@ -183,6 +207,8 @@ static int apply(struct synthetic_model *model, const struct name *name, struct 
                          model->cfg.architecture);
     }
     model->seed = name->numbers[KEY_SEED];
+    model->block = name->block;
+    if (model->block) model->cfg.stored = WEIGHTS_BLOCKS;
     model->share_layers = model->cfg.n_layers;
     model->tail = has(name, KEY_TAIL) ? name->ratios[KEY_TAIL] : 1;
     if (has(name, KEY_LAYERS)) {

@@ -9,7 +9,7 @@
 
 static const char *name_of(const struct weight *weight)
 {
-    if (!weight->data) return "synthetic";
+    if (!weight->data && weight->dtype != DTYPE_BLOCKS) return "synthetic";
     switch (weight->dtype) {
     case DTYPE_BF16:
         return "BF16";

@@ -224,11 +224,13 @@ out:
     return rc;
 }
 
-/* The host reads chosen rows, even of a synthetic tensor. */
+/* The host reads chosen rows and blocks, even of a synthetic tensor. */
 static bool is_made_on_device(const struct matrix_source *source)
 {
     for (int i = 0; i < source->n_parts; i++) {
-        if (source->parts[i].weight.data || source->parts[i].row_list) return false;
+        const struct weight *weight = &source->parts[i].weight;
+        bool is_synthetic = !weight->data && weight->dtype != DTYPE_BLOCKS;
+        if (!is_synthetic || source->parts[i].row_list) return false;
     }
     return true;
 }

@@ -54,10 +54,10 @@ static size_t reserve(struct step_plan *plan, size_t count, size_t size)
     return at;
 }
 
-/* False for a synthetic table, whose rows are made on the device. */
+/* False for a synthetic table, whose rows are made on the device unless they are blocks. */
 static bool has_embedding_rows(const struct backend_step *step)
 {
-    return step->embedding->data != NULL;
+    return step->embedding->data != NULL || step->embedding->dtype == DTYPE_BLOCKS;
 }
 
 /* Cosines of a row. */

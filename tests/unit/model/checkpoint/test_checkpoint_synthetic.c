@@ -91,6 +91,74 @@ START_TEST(configs_of_all_families_are_shapes)
 }
 END_TEST
 
+static const char *const kinds[] = {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0",   "Q2_K",
+                                    "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"};
+/* The largest distance from the elements in bf16, in their deviations: half a step of the widest
+ * group, and for the kinds of few bits the rounding of its scale besides. */
+static const double distances[] = {0.26, 0.13, 0.13, 0.07, 0.02, 0.6,
+                                   0.4,  0.2,  0.11, 0.06, 0.28, 0.35};
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
+
+/* Matrices that are multiplied have the elements of the model in bf16, rounded to the kind; the
+ * others are as they are. */
+START_TEST(blocks_hold_the_elements_of_the_model_in_bf16)
+{
+    enum { ROWS = 2048, COLS = 2048, SOME = 700 };
+    static float plain[SOME], blocks[SOME];
+    char name[80];
+    struct checkpoint *ck = open_model("synthetic:llama-3.2-1b,seed=5");
+    snprintf(name, sizeof name, "synthetic:llama-3.2-1b,blocks=%s,seed=5", kinds[_i]);
+    struct checkpoint *in_blocks = open_model(name);
+    ck_assert_int_eq(checkpoint_config(in_blocks)->stored, WEIGHTS_BLOCKS);
+    ck_assert(checkpoint_fingerprint(ck) != checkpoint_fingerprint(in_blocks));
+    struct weight a = find(ck, "model.layers.3.self_attn.q_proj.weight", ROWS, COLS);
+    struct weight b = find(in_blocks, "model.layers.3.self_attn.q_proj.weight", ROWS, COLS);
+    ck_assert_int_eq(b.dtype, DTYPE_BLOCKS);
+    ck_assert_str_eq(block_type_of(b.block)->name, kinds[_i]);
+    double worst = 0;
+    for (int row = 0; row < 40; row++) {
+        weight_read_f32(&a, row, 11, SOME, plain);
+        weight_read_f32(&b, row, 11, SOME, blocks);
+        for (int i = 0; i < SOME; i++) {
+            worst = fmax(worst, fabs((double)(plain[i] - blocks[i])) / (double)a.scale);
+        }
+    }
+    printf("%-6s largest distance %.4f deviations\n", kinds[_i], worst);
+    ck_assert_double_le(worst, distances[_i]);
+    ck_assert_double_ge(worst, distances[_i] / 4);
+    b = find(in_blocks, "model.layers.3.input_layernorm.weight", 1, COLS);
+    ck_assert_int_eq(b.dtype, DTYPE_BF16);
+    b = find(in_blocks, "model.embed_tokens.weight", 128256, COLS); /* also the head */
+    ck_assert_int_eq(b.dtype, DTYPE_BLOCKS);
+    checkpoint_close(ck);
+    checkpoint_close(in_blocks);
+}
+END_TEST
+
+/* One element, a part of a group and the group itself. */
+START_TEST(elements_of_blocks_do_not_depend_on_how_they_are_read)
+{
+    char name[80];
+    float all[256], one, group_values[QUANT_GROUP];
+    uint16_t bf16;
+    struct weight_group group;
+    snprintf(name, sizeof name, "synthetic:llama-3.2-1b,blocks=%s,seed=5", kinds[_i]);
+    struct checkpoint *ck = open_model(name);
+    struct weight weight = find(ck, "model.layers.0.mlp.down_proj.weight", 2048, 8192);
+    weight_read_f32(&weight, 7, 512, 256, all);
+    for (int k = 0; k < 256; k++) {
+        weight_read_f32(&weight, 7, 512 + k, 1, &one);
+        weight_read_bf16(&weight, 7, 512 + k, 1, &bf16);
+        weight_read_group(&weight, 7, (512 + k) / QUANT_GROUP, &group);
+        group_read_f32(block_form(weight.block), &group, group_values);
+        ck_assert(num_float_to_bits(one) == num_float_to_bits(all[k]));
+        ck_assert(num_float_to_bits(group_values[k % QUANT_GROUP]) == num_float_to_bits(all[k]));
+        ck_assert_uint_eq(bf16, num_float_to_bf16(all[k]));
+    }
+    checkpoint_close(ck);
+}
+END_TEST
+
 START_TEST(senseless_names_are_refused)
 {
     static const char *const names[][2] = {
@@ -107,6 +175,8 @@ START_TEST(senseless_names_are_refused)
         {"synthetic:tiny,seed=1,seed=2", "\"seed=2\" is not wanted twice"},
         {"synthetic:tiny,seed=1,heads=3", "\"heads=3\" is not one of"},
         {"synthetic:tiny,seed=1,", "\"\" is not one of"},
+        {"synthetic:tiny,seed=1,blocks=bf16", "\"blocks=bf16\" is none of Q4_0, Q4_1, Q5_0"},
+        {"synthetic:tiny,seed=1,blocks=q4_k", "of 128, which are no whole blocks of 256 of Q4_K"},
         {"synthetic:tiny,seed=1,core=1", "belong together"},
         {"synthetic:tiny,seed=1,core=1,tail=2", "\"tail=2\" is not a number in 0..1"},
         {"synthetic:tiny,seed=1,core=1,tail=nan", "tail=nan"},
@@ -342,6 +412,8 @@ int main(void)
     tcase_add_test(tcase, options_override_the_shape);
     tcase_add_test(tcase, configs_of_all_families_are_shapes);
     tcase_add_test(tcase, senseless_names_are_refused);
+    tcase_add_loop_test(tcase, blocks_hold_the_elements_of_the_model_in_bf16, 0, N_KINDS);
+    tcase_add_loop_test(tcase, elements_of_blocks_do_not_depend_on_how_they_are_read, 0, N_KINDS);
     tcase_add_test(tcase, elements_do_not_depend_on_the_way_of_reading);
     tcase_add_test(tcase, elements_are_those_that_were_recorded);
     tcase_add_test(tcase, places_past_four_billion_elements_differ);
