@@ -81,6 +81,12 @@ void engine_end_waiting(struct engine *e, enum job_end end, const struct error *
 /* Why a job must end now; false: it need not. */
 bool engine_must_end(const struct job *job, int64_t now_us, enum job_end *end, struct error *why)
 {
+    const struct error *failure = job_failure(job);
+    if (failure) {
+        *why = *failure;
+        *end = job_end_of_error(failure->code);
+        return true;
+    }
     if (job_is_cancelled(job)) {
         error_set(why, ERR_CANCELLED, "the client is gone");
         *end = JOB_END_CANCELLED;

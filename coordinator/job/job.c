@@ -168,6 +168,12 @@ bool job_is_cancelled(const struct job *job)
     return job->reply->ops->is_cancelled(job->reply);
 }
 
+const struct error *job_failure(const struct job *job)
+{
+    const struct reply *reply = job->reply;
+    return reply->ops->failure ? reply->ops->failure(reply) : NULL;
+}
+
 void job_free(struct job *job)
 {
     if (!job) return;

@@ -39,9 +39,12 @@ struct reply_ops {
     void (*fail)(struct reply *reply, int code, const char *text);
     /* Returns how much the client has read, and how much it has not. NULL: none reads slowly. */
     struct backpressure_progress (*progress)(const struct reply *reply);
-    /* True once nobody waits for the answer any more, or a message of it could not be sent, which
-     * the caller has been told. The engine asks between rounds. */
+    /* True once nobody waits for the answer any more. The engine asks between rounds. */
     bool (*is_cancelled)(const struct reply *reply);
+    /* Returns why a message of the answer could not be sent, which the caller has been told; NULL:
+     * all could be. The engine asks between rounds, and before is_cancelled. NULL: errors come with
+     * the message. */
+    const struct error *(*failure)(const struct reply *reply);
     /* Frees the reply; the door that made it may be closed already. */
     void (*close)(struct reply *reply);
 };
@@ -125,6 +128,8 @@ void job_end(struct job *job, enum job_end end, int rc, const struct error *why)
 void job_make_report(const struct job *job, struct job_report *report);
 
 bool job_is_cancelled(const struct job *job);
+/* Returns why the answer has ended before its job, or NULL. */
+const struct error *job_failure(const struct job *job);
 
 /* Texts that are made or scored for it. */
 int job_n_texts(const struct job *job);

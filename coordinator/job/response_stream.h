@@ -46,11 +46,17 @@ struct response_stream {
     const struct response_stream_ops *ops;
     struct response_stream *holder; /* where its references are counted; NULL = here */
     atomic_int n_references;
-    /* A message could not be sent, so the answer has ended: set by the sender's threads, and read
+    /* A message could not be sent, so the answer has ended: noted by the sender's threads, and read
      * by the engine's, which ends the job then. */
-    atomic_bool has_failed;
-    bool has_large; /* the sender's: what follows leaves after something that takes long */
+    atomic_bool is_failing, has_failed;
+    struct error failure; /* once has_failed */
+    bool has_large;       /* the sender's: what follows leaves after something that takes long */
 };
 
 void response_stream_ref(struct response_stream *stream);
 void response_stream_unref(struct response_stream *stream);
+
+/* Keeps why a message could not be sent; only the first reason counts. */
+void response_stream_fail(struct response_stream *stream, const struct error *why);
+/* Returns that reason, or NULL. */
+const struct error *response_stream_failure(const struct response_stream *stream);

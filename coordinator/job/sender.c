@@ -99,11 +99,12 @@ static void swap(struct batch *a, struct batch *b)
 /* ---- what leaves ---- */
 
 /* A message less would go unnoticed, so the answer ends here with the reason, and its job as soon
- * as the engine looks; what follows is ignored. */
-static void end_failed(struct response_stream *stream, int code, const char *text, bool is_abort)
+ * as the engine looks, for the same reason: it is noted first, because an answer that has ended
+ * looks as if its client were gone. What follows is ignored. */
+static void end_failed(struct response_stream *stream, const struct error *why, bool is_abort)
 {
-    stream->ops->finish(stream, code, text, is_abort);
-    atomic_store(&stream->has_failed, true);
+    response_stream_fail(stream, why);
+    stream->ops->finish(stream, why->code, why->text, is_abort);
 }
 
 static void send_item(const struct item *item, struct buffer *scratch)
@@ -114,7 +115,7 @@ static void send_item(const struct item *item, struct buffer *scratch)
         ops->finish(item->stream, item->code, item->text ? item->text : "", item->is_abort);
     } else {
         int rc = ops->send(item->stream, item->message, scratch, &err);
-        if (rc) end_failed(item->stream, rc, err.text, false);
+        if (rc) end_failed(item->stream, &err, false);
     }
     response_stream_unref(item->stream);
     free_item(item);
@@ -140,7 +141,7 @@ static void push(struct lane *lane, const struct item *item)
     pthread_cond_signal(&lane->changed);
     pthread_mutex_unlock(&lane->lock);
     if (!rc) return;
-    end_failed(item->stream, rc, err.text, true);
+    end_failed(item->stream, &err, true);
     response_stream_unref(item->stream);
     free_item(item);
 }

@@ -21,7 +21,7 @@ int sender_open(struct sender **sender, struct error *err);
 void sender_close(struct sender *sender);
 
 /* The rest is for engine threads. Lists a message, which is copied. Errors: ERR_NO_MEMORY. An error
- * of the stream itself ends its answer later, as its is_cancelled and progress then say. */
+ * of the stream itself ends its answer later, as response_stream_failure then says. */
 int sender_send(struct sender *sender, struct response_stream *stream,
                 const struct answer_message *message, struct error *err);
 /* Lists the end of the answer. Where there is no memory for it, the answer ends at once and with an

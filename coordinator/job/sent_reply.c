@@ -72,7 +72,12 @@ static struct backpressure_progress progress(const struct reply *reply)
 static bool is_cancelled(const struct reply *reply)
 {
     const struct response_stream *stream = ((const struct sent_reply *)reply)->stream;
-    return atomic_load(&stream->has_failed) || stream->ops->is_cancelled(stream);
+    return stream->ops->is_cancelled(stream);
+}
+
+static const struct error *failure(const struct reply *reply)
+{
+    return response_stream_failure(((const struct sent_reply *)reply)->stream);
 }
 
 static void close_reply(struct reply *reply)
@@ -91,6 +96,7 @@ static const struct reply_ops ops = {
     .fail = end_with_error,
     .progress = progress,
     .is_cancelled = is_cancelled,
+    .failure = failure,
     .close = close_reply,
 };
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "coordinator/engine/internal.h"
 #include "coordinator/grpc/grpc_stream.h"
 #include "coordinator/job/job.h"
 #include "coordinator/job/sent_reply.h"
@@ -77,38 +78,58 @@ static void send_text(size_t len)
     sender_flush(sender, false);
 }
 
-static void await_cancelled(void)
+static bool must_end(enum job_end *end, struct error *why)
 {
-    int64_t until_us = clock_now_us() + PATIENCE_US;
-    while (!job_is_cancelled(job) && clock_now_us() < until_us) {
-        clock_sleep_us(1000);
-    }
-    ck_assert(job_is_cancelled(job));
+    return engine_must_end(job, clock_now_us(), end, why);
 }
 
-START_TEST(a_message_that_is_too_large_ends_its_job_and_the_caller_is_told)
+/* Ends the job as the engine does when it sees that it must; what is counted and logged then. */
+static struct job_report await_end(void)
+{
+    enum job_end end;
+    struct error why;
+    struct job_report report;
+    int64_t until_us = clock_now_us() + PATIENCE_US;
+    while (!must_end(&end, &why) && clock_now_us() < until_us) {
+        clock_sleep_us(1000);
+    }
+    ck_assert(must_end(&end, &why));
+    job_end(job, end, why.code, &why);
+    job_make_report(job, &report);
+    return report;
+}
+
+START_TEST(a_message_that_is_too_large_fails_its_job_and_the_caller_is_told)
 {
     struct rpc_stream *stream = ask();
     const uint8_t *data;
     size_t len;
     int64_t deadline_us = clock_now_us() + PATIENCE_US;
     send_text(5);
+    enum job_end end;
     CHECK_OK(rpc_stream_receive(stream, &data, &len, deadline_us, &err));
-    ck_assert(!job_is_cancelled(job));
+    ck_assert(!must_end(&end, &err));
     send_text(MESSAGE_BYTES_MAX);
-    await_cancelled();
+    send_text(MESSAGE_BYTES_MAX); /* what follows changes nothing */
+    struct job_report report = await_end();
+    ck_assert_int_eq(report.end, JOB_END_FAILED);
+    ck_assert_int_eq(report.failure.code, ERR_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(report.failure.text, "can be sent"));
     CHECK_ERR(rpc_stream_receive(stream, &data, &len, deadline_us, &err), ERR_ARGUMENT,
               "can be sent");
     rpc_stream_close(stream);
 }
 END_TEST
 
-START_TEST(a_job_whose_caller_leaves_ends_as_before)
+START_TEST(a_job_whose_caller_leaves_is_cancelled)
 {
+    enum job_end end;
     struct rpc_stream *stream = ask();
-    ck_assert(!job_is_cancelled(job));
+    ck_assert(!must_end(&end, &err));
     rpc_stream_close(stream);
-    await_cancelled();
+    struct job_report report = await_end();
+    ck_assert_int_eq(report.end, JOB_END_CANCELLED);
+    ck_assert_int_eq(report.failure.code, ERR_CANCELLED);
 }
 END_TEST
 
@@ -117,8 +138,8 @@ int main(void)
     Suite *suite = suite_create("sent_reply");
     TCase *tcase = tcase_create("grpc");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, a_message_that_is_too_large_ends_its_job_and_the_caller_is_told);
-    tcase_add_test(tcase, a_job_whose_caller_leaves_ends_as_before);
+    tcase_add_test(tcase, a_message_that_is_too_large_fails_its_job_and_the_caller_is_told);
+    tcase_add_test(tcase, a_job_whose_caller_leaves_is_cancelled);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
