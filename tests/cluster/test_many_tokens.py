@@ -17,7 +17,7 @@ from cut_model import write_cut_model
 from generations import (DRAFT, TARGET, GenerationCluster, Report, golden_prompts, order,
                          side_by_side)
 from random_model import write_random_model
-from windowed_model import write_mixed, write_windowed
+from family_models import write_mixed, write_windowed
 
 MILLION = 1000000
 SEED = 20261127

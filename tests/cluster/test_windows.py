@@ -13,7 +13,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from generations import DRAFT, TARGET, GenerationCluster, Report, golden_prompts, order
-from windowed_model import write_mixed, write_scaled, write_unrotated, write_windowed
+from family_models import write_mixed, write_scaled, write_unrotated, write_windowed
 
 N_TOKENS = 200
 IN_COMPANY = 10

@@ -1,7 +1,6 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
 /* The rule that judges independent chains: a request's own choice, which is refused where it would
- * never apply, and the coordinator's for others. Texts that keep to chains because their rows name
- * too many ids. */
+ * never apply, and the coordinator's for others. */
 #include "coordinator/draft/trees_option.h"
 #include "tests/support/sequence_world.h"
 
@@ -104,42 +103,6 @@ START_TEST(what_would_never_apply_is_refused)
 }
 END_TEST
 
-/* Each row of a step names the ids of the text so far and of the biases, and a tree has several
- * times the rows of a chain. */
-START_TEST(text_whose_edits_may_name_more_than_8192_ids_keeps_to_chains)
-{
-    enum { N_BIASES = 3, WIDE = 8192 };
-    static struct token_bias biases[N_BIASES] = {{1, 1}, {2, 1}, {3, 1}};
-    static const struct tree_widths widths;
-    static const struct {
-        int context;
-        bool has_edits, has_tree;
-    } cases[] = {{WIDE - N_BIASES, true, true},
-                 {WIDE - N_BIASES + 1, true, false},
-                 {WIDE - N_BIASES + 1, false, true},
-                 {4 * WIDE, true, false}};
-    defaults.siblings_max = SIBLINGS_MAX;
-    defaults.grows = true;
-    defaults.tree = &widths;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        for (int n_draft = -1; n_draft <= 4; n_draft += 5) {
-            struct error err;
-            defaults.context_limit = cases[i].context;
-            struct job *job = ask("", "rejection", 1, n_draft);
-            job->generate.biases = biases;
-            job->generate.n_biases = cases[i].has_edits ? N_BIASES : 0;
-            struct sequence *seq = first_sequence(job, tok, &defaults);
-            CHECK_OK(sequence_open_tokens(seq, 16, &err));
-            bool is_planned = n_draft < 0;
-            ck_assert((seq->siblings_max > 0) == (is_planned && cases[i].has_tree));
-            ck_assert(seq->grows == (is_planned && cases[i].has_tree));
-            ck_assert((seq->tree != NULL) == (!is_planned && cases[i].has_tree));
-            sequence_close(seq);
-        }
-    }
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("tree_rule");
@@ -147,7 +110,6 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, a_request_gets_its_own_or_the_coordinators);
     tcase_add_test(tcase, what_would_never_apply_is_refused);
-    tcase_add_test(tcase, text_whose_edits_may_name_more_than_8192_ids_keeps_to_chains);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
