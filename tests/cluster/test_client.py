@@ -226,7 +226,7 @@ def test_interrupt_keeps_the_text_and_the_server(cluster):
     try:
         first = os.read(process.stdout.fileno(), 65536)
         process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=10)
+        rest, errors = process.communicate(timeout=bound(10))
     finally:
         process.kill()
         process.wait()
@@ -354,7 +354,7 @@ def test_an_outage_is_logged_once(cluster):
         coordinator.wait(4)
     except subprocess.TimeoutExpired:
         coordinator.terminate()
-    log = coordinator.communicate(timeout=30)[1]
+    log = coordinator.communicate(timeout=bound(30))[1]
     assert log.count(" target_unreachable ") == 1, log
     assert "127.0.0.1:9 is not available: nothing listens there\"" in log, log
 
@@ -440,7 +440,7 @@ def test_health_follows_a_group_that_goes_and_comes(cluster):
             assert watch.stdout.readline() == "serving\n"
             ok(other.outrider("generate", PROMPT, "-n", "4"))
             watch.send_signal(signal.SIGINT)
-            assert watch.wait(5) == 130
+            assert watch.wait(bound(5)) == 130
         finally:
             watch.kill()
             watch.wait()
@@ -500,7 +500,7 @@ def test_a_reader_that_leaves_is_noticed(cluster):
                             stdout=write, stderr=subprocess.PIPE)
     os.close(write)
     try:
-        errors = process.communicate(timeout=20)[1].decode()
+        errors = process.communicate(timeout=bound(20))[1].decode()
     finally:
         process.kill()
         process.wait()

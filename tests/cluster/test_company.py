@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client beside=yes timeout=300
+# ctest: labels=full libs=client beside=yes cores=2 timeout=300
 """One lane's trouble is its own, and neighbours that need much leave the others what they need:
 lanes that a rank refuses, rows that fail, steps with room for one lane's guesses only, and KV for
 one text and a little. Skipped (77) where grpcio is not installed."""

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=statistics libs=worker timeout=1200 long=3000
+# ctest: labels=statistics libs=worker beside=yes timeout=1200 long=3000
 """The text has the target's distribution: the next two tokens after a prompt, drawn through real
 workers under `rejection` and `block`, against the exact joint distribution from whole rows.
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client beside=yes timeout=600
+# ctest: labels=full libs=client beside=yes cores=2 timeout=600
 """Nobody waits for another's long prompt or slow reading: counted in steps and in their tokens, at
 a proxy in front of the rank, and not in seconds. Skipped (77) where grpcio is not installed."""
 import json

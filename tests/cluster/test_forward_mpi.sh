@@ -1,5 +1,5 @@
 #!/bin/sh
-# ctest: labels=full libs=worker timeout=600
+# ctest: labels=full libs=worker beside=yes timeout=600
 # The same logits under real MPI: 300 tokens go through the tales target on 1, 2, 4 and 8 processes,
 # and through small models of 3, 5, 6 and 7 slices on as many as can share them, 1, 7, 64 and 300 at
 # a time, with 1 and 2 threads. The logits of all positions must have the same bits in all of these

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client beside=yes timeout=600
+# ctest: labels=full libs=client beside=yes cores=2 timeout=600
 """`outrider jobs`: a file of requests in, JSON lines out, whatever breaks in between; watching,
 listing and cancelling."""
 import json

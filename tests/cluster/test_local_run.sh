@@ -1,5 +1,5 @@
 #!/bin/bash
-# ctest: labels=full libs=client timeout=240
+# ctest: labels=full libs=client beside=yes timeout=240
 # deploy/local/run itself, on the build folder as it is: the text, several runs at a time, and that
 # no process and no file is left over, however a run ends.
 # Usage: test_local_run.sh BUILD_FOLDER

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=base timeout=120
+# ctest: labels=full libs=base beside=yes timeout=120
 """locust, unmodified, against the HTTP door: twenty users of both of its clients complete, chat,
 read streams and leave them. Nothing fails, the coordinator's figures are those of locust, and
 nothing of the users is left over."""

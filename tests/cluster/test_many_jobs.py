@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client beside=yes timeout=900
+# ctest: labels=full libs=client beside=yes cores=2 timeout=900
 """A job's answer does not depend on company: 64 jobs of every kind, few or many at a time, on one,
 two and four ranks, with so few KV blocks that sequences are preempted again and again, give bit for
 bit the texts and scores that each of them gives alone. Skipped (77) where grpcio is not installed.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=worker beside=yes timeout=1200 long=2400
+# ctest: labels=full libs=worker beside=yes cores=2 timeout=1200 long=2400
 """Options that promise to change no text, on all kinds of ranks: one cluster for each set of ranks,
 whose coordinator is started again with each set of options. Greedy and `coupled` texts are compared
 with the plain ones of tests/golden/texts (tests/support/plain_texts.py). What the other rules

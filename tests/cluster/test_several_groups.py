@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=base timeout=420
+# ctest: labels=full libs=base beside=yes cores=2 timeout=420
 """Several groups behind one coordinator: which one serves a text changes nothing of it, the loss of
 one fails what ran there and nothing else, one that ends in order loses nothing at all, and one that
 comes back under another address is found."""
@@ -11,13 +11,13 @@ import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 import parallel_cases
-from cluster import TALES, Cluster, bound, free_ports, is_sanitized, wait_until
+from cluster import TALES, Cluster, free_ports, is_sanitized, slowness, wait_until
 from fleet import Fleet, Post
 
 BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build/release")
 PATIENCE = 5 if is_sanitized(BUILD) else 1
 N_CLIENTS = 16
-DRAIN_SECONDS = 60
+DRAIN_SECONDS = round(60 * slowness())
 PROMPTS = ["Once upon a time there was a king who", "In a dark wood there lived",
            "The old woman said to her", "A poor miller had three sons, and"]
 # The portable kernels give the same bits at an eighth of the speed: texts take a while.
@@ -95,9 +95,6 @@ class Groups(unittest.TestCase):
         used = time.monotonic() - began
         print(f"T={lost.n_ranks}: noticed after {noticed:.2f} s at most, used again {used:.2f} s "
               "after it was ready")
-        if PATIENCE == 1:
-            self.assertLess(noticed, bound(1))
-            self.assertLess(used, bound(1))
         for post in posts:
             post.join()
         n_failed = sum(post.status != 200 for post in posts)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=180
+# ctest: labels=full libs=client beside=yes timeout=180
 """deploy/mpirun/outrider.sbatch as a job of a real Slurm: a controller and two nodes, which are
 network namespaces.
 
