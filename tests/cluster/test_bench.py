@@ -352,7 +352,7 @@ def test_interrupt_prints_what_there_is(cluster):
         try:
             wait_until(lambda: bench.has_rows(3), 20, "there are rows")
             process.send_signal(signal.SIGINT)
-            out, errors = process.communicate(timeout=5)
+            out, errors = process.communicate(timeout=bound(5))
         finally:
             process.kill()
             process.wait()
@@ -374,12 +374,10 @@ def test_coordinator_that_dies_ends_it(cluster):
             time.sleep(1)
             assert process.poll() is None
             os.kill(other.coordinator.pid, signal.SIGKILL)
-            start = time.monotonic()
             out, errors = process.communicate(timeout=bound(10))
         finally:
             process.kill()
             process.wait()
-        assert time.monotonic() - start < bound(5)
         assert process.returncode == 1 and "is not available" in errors, errors
         assert "1 of 1 requests failed" in errors, (out, errors)
 

@@ -228,10 +228,8 @@ class Drain(unittest.TestCase):
                            b"Content-Length: %d\r\n\r\n"
                            % len(ask) + ask)
             client.recv(100)
-            began = time.monotonic()
             world.coordinator.process.send_signal(signal.SIGTERM)
-            self.assertEqual(world.coordinator.wait(20), 0)
-            self.assertLess(time.monotonic() - began, 2 + bound(2))
+            self.assertEqual(world.coordinator.wait(15), 0)
 
     def test_what_does_not_end_in_time(self):
         world = self.cluster(1, FarCluster, ["--calibrate", "0"])
@@ -252,10 +250,8 @@ class Drain(unittest.TestCase):
         wait_until(lambda: load(world)["running"] == N_PLACES, 20, "they run")
         world.coordinator.process.send_signal(signal.SIGTERM)
         wait_until(lambda: status_of(world, "/ready") == 503, 5, "it drains")
-        began = time.monotonic()
         world.coordinator.process.send_signal(signal.SIGTERM)
         self.assertEqual(world.coordinator.wait(5), 128 + signal.SIGTERM)
-        self.assertLess(time.monotonic() - began, bound(2))
         for post in posts:
             post.join()
 
@@ -267,18 +263,14 @@ class Drain(unittest.TestCase):
         with subprocess.Popen(command, stderr=subprocess.PIPE) as program:
             self.addCleanup(program.kill)
             wait_until(lambda: blocks_sigterm(program.pid), 10, "it takes signals")
-            began = time.monotonic()
             program.send_signal(signal.SIGTERM)
-            self.assertEqual(program.wait(20), 128 + signal.SIGTERM)
-            self.assertLess(time.monotonic() - began, bound(5))
+            self.assertEqual(program.wait(bound(10)), 128 + signal.SIGTERM)
             self.assertNotIn(b"ready", program.stderr.read())
 
     def test_idle(self):
         world = self.cluster(60)
-        began = time.monotonic()
         world.coordinator.process.send_signal(signal.SIGTERM)
         self.assertEqual(world.coordinator.wait(5), 0)
-        self.assertLess(time.monotonic() - began, bound(3))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import xml.etree.ElementTree
 
 SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
@@ -135,11 +134,9 @@ def test_sigterm_ends_all(cluster):
             names = subprocess.run(["ps", "-o", "comm=", "-p", ",".join(map(str, family))],
                                    capture_output=True, encoding="utf-8", check=False).stdout
             assert names.count("outrider-worker") == 2 and "bench_link" in names, names
-            begin = time.monotonic()
         finally:
             process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 143
-        assert time.monotonic() - begin < bound(10)
+        assert process.wait(bound(10)) == 143
         wait_until(lambda: not any(map(is_alive, family)), 5, "all have ended")
 
 
@@ -147,7 +144,7 @@ def test_a_lost_program_ends_the_rest(cluster):
     with tempfile.TemporaryDirectory() as folder:
         process = start(cluster, folder, "--target", "/nowhere")
         try:
-            assert process.wait(60) == 1
+            assert process.wait(bound(60)) == 1
             assert "/nowhere" in process.stderr.read()
         finally:
             process.kill()
@@ -216,7 +213,7 @@ def test_kubernetes_waits_for_the_pods_of_before(cluster):
             wait_until(lambda: calls("port-forward"), 20, "it forwards the port")
         finally:
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 143
+            assert process.wait(bound(20)) == 143
         verbs = [line.split()[0 if line.startswith("apply") else 2] for line in calls("")]
         assert [v for v in verbs if v != "get"] == \
             ["apply", "rollout", "wait", "port-forward", "delete"], verbs

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=client timeout=900
-"""Processes that die, hang or are told to stop in mid-stream: who notices, how fast, which requests
+"""Processes that die, hang or are told to stop in mid-stream: who notices, by what, which requests
 fail, and that the cluster serves the right text again afterwards."""
+import json
 import os
 import re
 import signal
@@ -9,7 +10,7 @@ import time
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from cluster import descendants, is_alive, wait_until
+from cluster import descendants, is_alive, slowness, wait_until
 from fault_util import (LONG, PATIENCE, PROMPT, SLOW_STEPS, FaultTest, Stream, World, cpu_seconds,
                         main,
                         start)
@@ -39,9 +40,7 @@ class AbsentWorker(FaultTest):
         self.check_failure(done.returncode, done.stderr, world.worker_addresses[0])
         world.start_workers()
         world.wait_log("workers", " ready ", 10)
-        began = time.monotonic()
         wait_until(world.is_serving, 10 * PATIENCE, "the cluster serves")
-        self.within(2, began)
         self.assertEqual(world.greedy(), reference())
         world.stop()
         self.check_logs(world)
@@ -53,8 +52,10 @@ class Group(FaultTest):
     @classmethod
     def setUpClass(cls):
         reference()
-        cls.world = World(n_ranks=2, worker_flags=[*SLOW_STEPS, "--step-timeout", "5"],
-                          coordinator_flags=["--step-timeout", "3"])
+        patience_s = round(3 * slowness()) # so long that a case has done its part by then
+        cls.world = World(
+            n_ranks=2, worker_flags=[*SLOW_STEPS, "--step-timeout", str(2 * patience_s)],
+            coordinator_flags=["--step-timeout", str(patience_s)])
         cls.addClassCleanup(cls.world.leave)
         cls.world.start()
 
@@ -68,12 +69,14 @@ class Group(FaultTest):
         wait_until(lambda: not any(is_alive(pid) for pid in pids), seconds * PATIENCE,
                    "the group is gone")
 
-    def check_lost(self, stream, seconds, *words):
-        began = time.monotonic()
-        status, errors = stream.end(seconds + 1)
-        self.within(seconds, began)
+    def check_lost(self, stream, *words):
+        status, errors = stream.end(6)
         self.check_failure(status, errors, *words)
         return errors
+
+    def check_end_is_noticed(self, stream, *words):
+        """As check_lost, and the end of a program is noticed, not its silence."""
+        self.assertNotRegex(self.check_lost(stream, *words), "no answer for|no message from")
 
     def restart(self):
         self.world.restart_workers()
@@ -83,7 +86,7 @@ class Group(FaultTest):
         stream, pids = Stream(self.world), self.group_pids()
         self.world.kill_rank(1)
         self.world.wait_not_serving(1 * PATIENCE)
-        self.check_lost(stream, 3, "lost rank")
+        self.check_end_is_noticed(stream, "lost rank")
         self.check_gone(pids, 5)
         self.world.wait_log("coordinator", "target_lost", 1)
         self.restart()
@@ -103,8 +106,7 @@ class Group(FaultTest):
         try:
             stream, ranks = self.stream_into_a_hung_rank()
             os.kill(ranks[1], signal.SIGKILL)
-            errors = self.check_lost(stream, 1.5, "lost rank 1")
-            self.assertNotIn("no answer for", errors)  # its end was noticed, not its silence
+            self.check_end_is_noticed(stream, "lost rank 1")
             self.check_gone([ranks[0]], 5)
             self.world.wait_log("workers", "step_stuck", 1)
         finally:
@@ -123,7 +125,7 @@ class Group(FaultTest):
     def test_rank_hangs_in_mid_step(self):
         pids = self.group_pids()
         stream, _ = self.stream_into_a_hung_rank()
-        self.check_lost(stream, 5, "lost rank")
+        self.check_lost(stream, "lost rank")
         self.world.wait_not_serving(1 * PATIENCE)
         self.check_gone(pids, 10)
         self.world.wait_log("workers", "step_stuck", 1)
@@ -134,7 +136,7 @@ class Group(FaultTest):
         stream, pids = Stream(self.world), self.group_pids()
         rank = self.world.rank_pids()[1]
         os.kill(rank, signal.SIGSTOP)
-        self.check_lost(stream, 5, "lost rank")
+        self.check_lost(stream, "lost rank")
         self.world.wait_not_serving(1 * PATIENCE)
         if is_alive(rank):
             os.kill(rank, signal.SIGCONT)
@@ -150,28 +152,25 @@ class Group(FaultTest):
         for pid in ranks.values():
             os.kill(pid, signal.SIGTERM)
         self.check_gone(ranks.values(), 2)
-        self.check_lost(stream, 3)
+        self.check_end_is_noticed(stream)
         self.restart()
 
     def test_mpirun_is_told_to_stop(self):
         stream, pids = Stream(self.world), self.group_pids()
         os.kill(self.world.workers.pid, signal.SIGTERM)
         self.check_gone(pids, 3)
-        self.check_lost(stream, 3)
+        self.check_end_is_noticed(stream)
         self.restart()
 
     def test_coordinator_is_killed_in_mid_stream(self):
         stream, pids = Stream(self.world), self.world.rank_pids().values()
         self.world.coordinator.process.kill()
         self.world.coordinator.wait(5)
-        self.check_lost(stream, 3)
+        self.check_end_is_noticed(stream)
         self.world.start_coordinator()
-        deadline = time.monotonic() + 6 * PATIENCE
-        while time.monotonic() < deadline and all(is_alive(pid) for pid in pids):
-            if self.world.is_serving():
-                break
-            time.sleep(0.05)
-        if not self.world.is_serving():  # a step was cut short: the group ends and is restarted
+        wait_until(lambda: self.world.is_serving() or not all(is_alive(pid) for pid in pids),
+                   6 * PATIENCE, "the group serves again, or ends because a step was cut short")
+        if not self.world.is_serving():
             self.check_gone(pids, 5)
             self.world.restart_workers()
         self.assertEqual(self.world.greedy(), reference())
@@ -210,10 +209,8 @@ class Hang(FaultTest):
             self.world.greedy()
         pids = [self.world.workers.pid, *descendants(self.world.workers.pid)]
         os.kill(self.world.rank_pids()[1], signal.SIGSTOP)
-        began = time.monotonic()
         stream = Stream(self.world, wait=False)
-        self.check_failure(*stream.end(15), "lost rank")
-        self.within(10, began)
+        self.check_failure(*stream.end(15), "lost rank") # stream.end waits for less than 120 s
         wait_until(lambda: not any(is_alive(pid) for pid in pids), 5 * PATIENCE,
                    "the group is gone")
         self.world.wait_log("workers", "step_stuck rank=0 limit_ms=", 1)
@@ -236,14 +233,15 @@ class Stop(FaultTest):
     def tearDown(self):
         self.check_logs(self.world)
 
+    def n_requests(self):
+        load = json.loads(self.world.outrider("describe", "--json").stdout)["load"]
+        return load["running"] + load["waiting"]
+
     def test_coordinator_is_told_to_stop_in_mid_request(self):
         stream, waiting = Stream(self.world), Stream(self.world, *LONG, wait=False)
-        time.sleep(0.3 * PATIENCE)
-        began = time.monotonic()
+        wait_until(lambda: self.n_requests() == 2, 10 * PATIENCE, "both are there")
         self.world.coordinator.process.terminate()
-        status = self.world.coordinator.wait(4 * PATIENCE)
-        self.within(2, began)
-        self.assertEqual(status, 0)
+        self.assertEqual(self.world.coordinator.wait(4 * PATIENCE), 0)
         for client in (stream, waiting):
             self.check_failure(*client.end(2), "shutting down")
         self.assertTrue(self.world.workers.is_alive())
@@ -253,10 +251,8 @@ class Stop(FaultTest):
 
     def test_worker_is_told_to_stop_in_mid_request(self):
         stream = Stream(self.world)
-        began = time.monotonic()
         self.world.workers.process.terminate()
         self.assertEqual(self.world.workers.wait(4 * PATIENCE), 0)
-        self.within(2, began)
         self.check_failure(*stream.end(3), "lost rank")
         self.world.wait_not_serving(1 * PATIENCE)
         self.world.start_workers()
@@ -265,10 +261,8 @@ class Stop(FaultTest):
 
     def test_both_are_told_to_stop_while_idle(self):
         for program in (self.world.coordinator, self.world.workers):
-            began = time.monotonic()
             program.process.terminate()
             self.assertEqual(program.wait(4 * PATIENCE), 0)
-            self.within(2, began)
 
 
 if __name__ == "__main__":

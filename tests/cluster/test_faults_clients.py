@@ -64,9 +64,7 @@ class ClientTest(FaultTest):
 
     def tearDown(self):
         self.doCleanups()
-        began = time.monotonic()
         self.assertEqual(self.world.greedy(), self.greedy)
-        self.within(10, began)
         self.assertTrue(self.world.coordinator.is_alive() and self.world.workers.is_alive())
         self.check_logs(self.world)
 
@@ -77,12 +75,6 @@ class ClientTest(FaultTest):
             return load["waiting"] == n_waiting
         wait_until(look, 10 * PATIENCE, f"{n_waiting} wait")
 
-    def check_served(self, stream, seconds):
-        began = time.monotonic()
-        output, errors = stream.process.communicate(timeout=bound(10 * PATIENCE))
-        self.within(seconds, began)
-        self.assertEqual(stream.process.returncode, 0, errors)
-        self.assertGreater(len(output), 0)
 
 
 class FarClientTest(ClientTest):
@@ -97,10 +89,12 @@ class FarClientTest(ClientTest):
         made.came = time.monotonic()  # its first token has come, or it waits
         return made
 
-    def check_served_early(self, stream, seconds, first):
+    def check_served_early(self, stream, first):
         """The text of `first`, which was there before, would still run."""
-        self.check_served(stream, seconds)
+        output, errors = stream.process.communicate(timeout=bound(10 * PATIENCE))
         self.assertLess(time.monotonic(), first.came + LONG_SECONDS - 1)
+        self.assertEqual(stream.process.returncode, 0, errors)
+        self.assertGreater(len(output), 0)
 
 
 class Leaving(FarClientTest):
@@ -109,14 +103,14 @@ class Leaving(FarClientTest):
         self.settle(1)
         self.assertTrue(second.is_running())
         first.kill()
-        self.check_served_early(second, 2, first)
+        self.check_served_early(second, first)
 
     def test_client_is_interrupted_in_mid_stream(self):
         first, second = self.stream(), self.short()
         self.settle(1)
         status, errors = first.kill(signal.SIGINT)
         self.assertEqual((status, errors), (130, "outrider: interrupted\n"))
-        self.check_served_early(second, 2, first)
+        self.check_served_early(second, first)
 
     def test_client_that_nobody_reads(self):
         first, second = self.stream(), self.short()
@@ -124,7 +118,7 @@ class Leaving(FarClientTest):
         first.process.stdout = None
         status, errors = first.end(3)
         self.check_failure(status, errors, "cannot write")
-        self.check_served_early(second, 2, first)
+        self.check_served_early(second, first)
 
     def test_one_of_those_who_wait_leaves(self):
         first, others = self.stream(), [self.short() for _ in range(3)]
@@ -133,13 +127,11 @@ class Leaving(FarClientTest):
         self.settle(2)
         self.assertTrue(others[0].is_running() and others[2].is_running())
         first.kill()
-        self.check_served_early(others[0], 2, first)
-        self.check_served_early(others[2], 2, first)
+        self.check_served_early(others[0], first)
+        self.check_served_early(others[2], first)
 
     def test_time_is_over_in_mid_stream(self):
-        began = time.monotonic()
         status, errors = self.stream("-n", "960", "--ignore-eos", "--timeout", "1").end(4)
-        self.within(2.5, began)
         self.check_failure(status, errors, "--timeout of 1 s")
 
     def test_time_is_over_in_the_queue(self):
@@ -159,7 +151,7 @@ class FullQueue(FarClientTest):
         self.assertTrue(first.is_running() and second.is_running(), "it did not wait for them")
         self.check_failure(done.returncode, done.stderr, "too many requests are waiting")
         first.kill()
-        self.check_served_early(second, 2, first)
+        self.check_served_early(second, first)
 
     def test_who_has_left_the_queue_takes_no_place(self):
         first, second = self.stream(), self.short()
@@ -170,7 +162,7 @@ class FullQueue(FarClientTest):
         self.settle(1)
         self.assertTrue(third.is_running(), third.process.stderr)
         first.kill()
-        self.check_served_early(third, 2, first)
+        self.check_served_early(third, first)
 
 
 class Idle(ClientTest):

@@ -148,7 +148,7 @@ class Text(unittest.TestCase):
         self.assertTrue(busy.stdout.read(16))
         world.hosts.cut(0, 1)
         start = time.monotonic()
-        _, said = busy.communicate(timeout=30)
+        _, said = busy.communicate(timeout=bound(30))
         self.assertEqual(busy.returncode, 1)
         self.assertIn("the target group lost rank", said)
         self.assert_clear(world, start)
@@ -180,10 +180,8 @@ class Text(unittest.TestCase):
         self.assertEqual(generate(world.outrider, GREEDY)["text"], greedy)
 
     def check_end(self, world):
-        start = time.monotonic()
         world.group.process.send_signal(signal.SIGTERM)
         self.assertEqual(world.group.wait(10), 143)
-        self.assertLess(time.monotonic() - start, bound(CLEAR_SECONDS))
         on_node2 = world.hosts.run(1, "ss", "-Htln", "sport", "=", "7072")
         self.assertEqual(on_node2.stdout, "", "a rank still listens")
         self.assertNotIn("lost", world.group.log().rpartition("Forwarding")[2])
@@ -202,7 +200,7 @@ class Text(unittest.TestCase):
         self.assertIsNone(busy.poll(), "the text was too short to show anything")
         with busy.stdout, busy.stderr: # not communicate(), which forgets what is buffered
             rest, said = busy.stdout.read(), busy.stderr.read()
-        self.assertEqual((busy.wait(30), begun + rest), (0, text), said)
+        self.assertEqual((busy.wait(bound(30)), begun + rest), (0, text), said)
         self.assertEqual(world.group.wait(10), 143)
         self.assertNotIn("lost", world.group.log().rpartition("Forwarding")[2])
 

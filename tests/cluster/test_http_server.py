@@ -33,7 +33,7 @@ def slow_reader(server, path):
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
     connection.connect(server.at)
     connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-    connection.settimeout(10)
+    connection.settimeout(bound(10))
     return connection
 
 
@@ -285,7 +285,7 @@ class Answers(unittest.TestCase):
                      b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
                      b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 30000 + b"\r\n"):
             with self.server.connect() as connection:
-                connection.settimeout(5)
+                connection.settimeout(bound(5))
                 try:
                     connection.sendall(text)
                     connection.shutdown(socket.SHUT_WR)
@@ -326,7 +326,7 @@ class Leaving(unittest.TestCase):
                     except ConnectionError:
                         break
                     self.assertLess(time.monotonic() - begin, bound(10))
-                silent.settimeout(10)
+                silent.settimeout(bound(10))
                 self.assertEqual(silent.recv(10), b"")
             self.assertEqual(server.get("/echo", b"x"), (200, b"x"))
 

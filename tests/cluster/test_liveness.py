@@ -135,7 +135,6 @@ class Liveness(unittest.TestCase):
             wait_until(lambda: not rank.is_live(), 2 * HANG_S, "/live says that it hangs")
             took = time.monotonic() - began
             self.assertGreater(took, HANG_S - 1)
-            self.assertLess(took, HANG_S + bound(2))
             wait_until(lambda: watch.states == [SERVING, NOT_SERVING], 2, "its watchers are told")
             status, text = rank.ask("/live")
             self.assertEqual(status, 503)

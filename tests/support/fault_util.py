@@ -186,11 +186,6 @@ class FaultTest(unittest.TestCase):
             self.assertIn(word, first)
         self.assertTrue(not rest or rest.startswith("Try `"), output)
 
-    def within(self, seconds, started):
-        """Checks that a wait which began at `started` came to an end, in a time that is ample for
-        how busy the machine is."""
-        self.assertLess(time.monotonic() - started, bound(seconds * PATIENCE))
-
     def sooner(self, seconds, started):
         """Checks that a wait which began at `started` did not last until something else ends it
         that takes so many seconds, however busy the machine is."""

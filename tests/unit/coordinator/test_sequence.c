@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
-/* What a sequence takes from the coordinator's defaults, and where it does not. */
+/* Sequences, and which of the coordinator's defaults they take. */
 #include "coordinator/draft/trees_option.h"
 #include "tests/support/sequence_world.h"
 
