@@ -149,7 +149,8 @@ def test_both_sides_take_turns(cluster):
         n = int(row["clients"]) * 2
         assert (int(row["requests"]), int(row["tokens"])) == (n, n * TOKENS), row
         for name in ("time_to_first_token", "time_per_output_token"):
-            assert 0 < float(row[f"{name}_seconds_p50"]) < float(row["duration_seconds"]), row
+            # Tokens of a client that had no core for a while come at once.
+            assert 0 <= float(row[f"{name}_seconds_p50"]) < float(row["duration_seconds"]), row
         assert 0 < float(row["generator_ratio"]) < 1, row
     for word in ("1 clients, 3 pairs", "3 clients, 3 pairs", "ours over it", "generator"):
         assert word in done.stdout, done.stdout
