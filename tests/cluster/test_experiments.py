@@ -52,7 +52,7 @@ def run(cluster, text, folder, *words):
         file.write(text)
     return subprocess.run([os.path.join(EXPERIMENTS, "run"), path, "--out", folder, "--build",
                            cluster.build, *words], capture_output=True, encoding="utf-8",
-                          timeout=150, check=False)
+                          timeout=bound(150), check=False)
 
 
 def rows_of(path):

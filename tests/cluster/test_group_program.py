@@ -17,13 +17,18 @@ BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
 PROGRAM = os.path.join(BUILD, "bin", "outrider-group")
 
 
+# As many ranks as cores would spin while they wait, though others need the cores, too.
+YIELD = "--mca mpi_yield_when_idle 1"
+
+
 class Group(Cluster):
     """A cluster whose ranks outrider-group starts."""
 
     def start_workers(self):
         command = [PROGRAM, "--ranks", str(self.n_ranks), "--model", self.target, "--listen",
                    self.listen, *self.worker_flags]
-        self.workers = Program("workers", command, self._log_path("workers"), {})
+        self.workers = Program("workers", command, self._log_path("workers"),
+                               {"MPIRUN_FLAGS": YIELD})
 
 
 class GroupOnHosts(Group):
@@ -36,7 +41,7 @@ class GroupOnHosts(Group):
         command = [PROGRAM, "--ranks", str(self.n_ranks), "--hosts", hosts, "--model", self.target,
                    "--listen", self.listen, *self.worker_flags]
         self.workers = Program("workers", command, self._log_path("workers"),
-                               {"MPIRUN_FLAGS": "--mca plm isolated"})
+                               {"MPIRUN_FLAGS": f"--mca plm isolated {YIELD}"})
 
 
 class GroupProgram(unittest.TestCase):
@@ -53,7 +58,7 @@ class GroupProgram(unittest.TestCase):
 
     def test_a_text_is_finished_first(self):
         with Group(BUILD, 2, worker_flags=["--drain-timeout", "300"]) as group:
-            busy = group.popen("generate", "Once upon a time", "-n", "700", "--ignore-eos", "-K",
+            busy = group.popen("generate", "Once upon a time", "-n", "300", "--ignore-eos", "-K",
                                "0", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
             self.assertTrue(busy.stdout.read(16))
@@ -66,7 +71,7 @@ class GroupProgram(unittest.TestCase):
     def test_with_a_host_file_a_text_is_finished_and_the_status_is_143(self):
         """Not 0, because a job scheduler would take that for the end of the job."""
         with GroupOnHosts(BUILD, 2, worker_flags=["--drain-timeout", "300"]) as group:
-            busy = group.popen("generate", "Once upon a time", "-n", "700", "--ignore-eos", "-K",
+            busy = group.popen("generate", "Once upon a time", "-n", "300", "--ignore-eos", "-K",
                                "0", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
             self.assertTrue(busy.stdout.read(16))

@@ -19,6 +19,8 @@ import subprocess
 import tempfile
 import time
 
+from cluster import bound
+
 FLAGS = ["--headless=new", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu",
          "--disable-dev-shm-usage", "--disable-extensions", "--disable-background-networking",
          "--disable-component-update", "--disable-sync", "--no-default-browser-check",
@@ -86,7 +88,7 @@ class Browser:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        self.process.wait(CALL_SECONDS)
+        self.process.wait(bound(CALL_SECONDS))
         os.close(self.to)
         os.close(self.come_from)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -100,7 +102,7 @@ class Browser:
         if session:
             message["sessionId"] = session
         os.write(self.to, json.dumps(message).encode() + b"\0")
-        end = time.monotonic() + CALL_SECONDS
+        end = time.monotonic() + bound(CALL_SECONDS)
         while True:
             answer = self._receive(end, method)
             if answer.get("id") == message["id"]:
@@ -258,7 +260,7 @@ class Page:
     def go(self, url):
         self.is_loaded = False
         self.call("Page.navigate", url=url)
-        end = time.monotonic() + WAIT_SECONDS
+        end = time.monotonic() + bound(WAIT_SECONDS)
         while not self.is_loaded:
             if time.monotonic() > end:
                 raise DevToolsError(f"{url} is not there after {WAIT_SECONDS} s")
@@ -295,7 +297,7 @@ class Page:
 
     def wait(self, expression, what, timeout=WAIT_SECONDS):
         """The first true value of the expression."""
-        end = time.monotonic() + timeout
+        end = time.monotonic() + bound(timeout)
         while True:
             value = self.evaluate(expression)
             if value:

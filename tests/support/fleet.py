@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 
 import cluster
-from cluster import Cluster, ClusterError, Program, wait_until
+from cluster import Cluster, ClusterError, Program, bound, wait_until
 
 PLACES = 2  # addresses that a group may have
 
@@ -136,7 +136,7 @@ class Post(threading.Thread):
     def run(self):
         request = urllib.request.Request(self.url, json.dumps(self.body).encode())
         try:
-            with urllib.request.urlopen(request, timeout=120) as answer:
+            with urllib.request.urlopen(request, timeout=bound(120)) as answer:
                 self.status = answer.status
                 self.text = json.loads(answer.read())["choices"][0]["text"]
         except urllib.error.HTTPError as error:

@@ -12,7 +12,7 @@ import os
 import subprocess
 import time
 
-from cluster import SOURCE, TALES, Cluster, ClusterError
+from cluster import SOURCE, TALES, Cluster, ClusterError, bound
 
 TARGET = os.path.join(TALES, "target")
 DRAFT = os.path.join(TALES, "draft")
@@ -63,7 +63,7 @@ class GenerationCluster(Cluster):
 
     def is_serving(self, address=None):
         answer = subprocess.run([self.program, address or self.address, "describe"],
-                                capture_output=True, timeout=30, check=False)
+                                capture_output=True, timeout=bound(30), check=False)
         return answer.returncode == 0
 
     def use_draft(self, draft, name):
@@ -107,7 +107,7 @@ def exact_pairs(build, prompt, top_k, least=0.0, edits=None, target=TARGET):
     run = subprocess.run([os.path.join(build, "tests", "prog_joint"), target, str(top_k),
                           repr(least), ",".join(map(str, prompt)),
                           *(edits.arguments() if edits else [])],
-                         capture_output=True, encoding="utf-8", timeout=300, check=True)
+                         capture_output=True, encoding="utf-8", timeout=bound(300), check=True)
     rows = (line.split() for line in run.stdout.splitlines())
     return {(int(a), int(b)): float(p) for a, b, p in rows}
 
@@ -116,7 +116,7 @@ def chi_square(build, mode, cells):
     """prog_chi_square over (count, probability or count) pairs: a dict of its results."""
     text = "".join(f"{count} {other!r}\n" for count, other in cells)
     run = subprocess.run([os.path.join(build, "tests", "prog_chi_square"), mode], input=text,
-                         capture_output=True, encoding="utf-8", timeout=60, check=True)
+                         capture_output=True, encoding="utf-8", timeout=bound(60), check=True)
     return json.loads(run.stdout)
 
 
@@ -155,7 +155,7 @@ def check_word_is_refused(build, report, option):
     """The option takes auto, on and off."""
     done = subprocess.run([os.path.join(build, "bin", "outrider-coordinator"), "--target",
                            "unix:/nowhere", "--draft", "none", option, "maybe"],
-                          capture_output=True, encoding="utf-8", timeout=60, check=False)
+                          capture_output=True, encoding="utf-8", timeout=bound(60), check=False)
     wanted = f"{option} maybe: expected auto, on or off"
     report.check(done.returncode == 2 and wanted in done.stderr,
                  f"{option}: another word than auto, on and off is refused")

@@ -19,7 +19,7 @@ import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import skips
-from cluster import Program, descendants, dying_with_us, is_alive, wait_until
+from cluster import Program, bound, descendants, dying_with_us, is_alive, wait_until
 
 CONTROL, DATA = "10.77.0", "10.78.0"
 DATA_NETWORK = f"{DATA}.0/24"
@@ -208,8 +208,8 @@ class Hosts:
         return ["nsenter", f"--target={pid}", "--net", "--uts", "--mount", *args]
 
     def run(self, i, *args, timeout=60, **more):
-        return subprocess.run(self.command(i, *args), stdin=subprocess.DEVNULL, timeout=timeout,
-                              capture_output=True, encoding="utf-8", **more)
+        return subprocess.run(self.command(i, *args), stdin=subprocess.DEVNULL,
+                              timeout=bound(timeout), capture_output=True, encoding="utf-8", **more)
 
     def start(self, i, name, *args, environment=None):
         """A program on host i, with a log of its own; it is stopped with the hosts."""

@@ -10,6 +10,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from cluster import bound
 from rpc_python import Caller, field, fields, grpc, packed, varint
 
 STRATEGIES = {"planned": 1, "fixed": 2, "heuristic": 3, "threshold": 4}
@@ -280,7 +281,7 @@ class Reader(threading.Thread):
 
     def end(self, timeout):
         """How the answer ended, which must be before the timeout is over."""
-        self.join(timeout)
+        self.join(bound(timeout))
         if self.is_alive():
             raise AssertionError(f"a job still runs after {timeout:g} s")
         return self.answer.status

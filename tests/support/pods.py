@@ -28,7 +28,7 @@ import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import skips
-from cluster import ClusterError, LOG_TAIL_LINES, is_alive, wait_until
+from cluster import ClusterError, LOG_TAIL_LINES, bound, is_alive, wait_until
 
 SUBNET = "10.88.0"
 NODE = f"{SUBNET}.1"
@@ -168,7 +168,7 @@ class Pod:
         return subprocess.run(
             ["nsenter", "--target", str(self.pid), "--mount", "--net", "--pid", "--uts", "--ipc",
              "--root", "--wd=/", "--setuid", str(user), "--setgid", str(group), *command],
-            stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", timeout=timeout,
+            stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", timeout=bound(timeout),
             check=False)
 
     def is_live(self, port):
@@ -324,7 +324,7 @@ class Node:
         while self.get(pod, port, path)[0] != 200:
             if not pod.is_alive():
                 raise ClusterError(f"{pod.name} ended with status {pod.process.returncode}")
-            if time.monotonic() - start > timeout:
+            if time.monotonic() - start > bound(timeout):
                 raise ClusterError(f"{pod.name}:{port}{path}: {self.get(pod, port, path)}")
             time.sleep(0.01)
         return time.monotonic() - start
