@@ -12,6 +12,9 @@ import tempfile
 import unittest
 
 SUPPORT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "support")
+sys.path.insert(0, SUPPORT)
+from cluster import slowness
+
 SCRIPT = f"""
 import os, sys, time, unittest
 sys.path.insert(0, {SUPPORT!r})
@@ -71,7 +74,7 @@ class ParallelCases(unittest.TestCase):
         self.assertIn("good words", output)
 
     def test_bad_cases_are_named(self):
-        status, output = self.run_script(SCRIPT + BAD, 10)
+        status, output = self.run_script(SCRIPT + BAD, 10 * slowness())
         self.assertEqual(status, 1, output)
         self.assertEqual(output.splitlines()[-1],
                          "4 tests, 4 of 6 processes failed: Bad.test_crash (status -6), "
