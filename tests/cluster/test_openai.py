@@ -262,13 +262,13 @@ class Completions(unittest.TestCase):
         words = "A king had three daughters and a garden. " * 12
         body = {"prompt": words, "max_tokens": 0, "echo": True, "user": "alice"}
         answer = httpx.post(world.url + "/v1/completions", headers={"X-Request-Id": "scored"},
-                            json=body)
+                            json=body, timeout=60)
         self.assertEqual(answer.status_code, 200, answer.text)
-        log = world.logs()["coordinator.log"]
-        line = [one for one in log.splitlines() if "request=scored" in one
-                or "request_id=scored" in one]
-        self.assertTrue(line and 'client="alice"' in line[0], line)
-        late = httpx.post(world.url + "/v1/completions",
+        line = wait_until(lambda: [one for one in world.logs()["coordinator.log"].splitlines()
+                                   if "request=scored" in one or "request_id=scored" in one], 10,
+                          "it is logged")
+        self.assertIn('client="alice"', line[0])
+        late = httpx.post(world.url + "/v1/completions", timeout=60,
                           json=body | {"prompt": [words] * 8, "outrider": {"timeout_ms": 1}})
         self.assertEqual(late.status_code, 504, late.text)
 
