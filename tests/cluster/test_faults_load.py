@@ -161,18 +161,24 @@ class LostGroup(LoadTest):
 
         return look
 
+    def n_ends(self):
+        ends = self.client.load().ends
+        return ends["unavailable"] + ends["length"]
+
     def lose_evicted(self):
         """The right texts, and the jobs that still wait after the group is gone: some of them have
         text already."""
         jobs = [job(prompt(i) * 4, temperature=0, ignore_eos=True, max_tokens=700)
                 for i in range(N_WAITING)]
         right = [self.client.ask(one).texts[0].ids for one in jobs]
+        n_before = self.n_ends()
         readers = [Reader(self.client, one) for one in jobs]
         # The first one may have its place again at once; later there is no room for all of them.
         wait_until(self.lacks_room(readers), 20 * PATIENCE, "some have lost their place")
         self.world.kill_rank(0)
         wait_until(lambda: self.client.load().running == 0, LOST_SECONDS * PATIENCE, "it is lost")
-        time.sleep(0.5)  # until the ends of those that ran are here
+        wait_until(lambda: sum(not reader.is_alive() for reader in readers) ==
+                   self.n_ends() - n_before, 10 * PATIENCE, "the ends of those that ran are here")
         left = [(reader, ids) for reader, ids in zip(readers, right) if reader.is_alive()]
         ended = [reader for reader in readers if not reader.is_alive()]
         self.assertGreater(sum(reader.n_tokens() > 0 for reader, _ in left), 0)
