@@ -17,6 +17,7 @@ pypi.enter(BUILD)
 import openai
 
 from cluster import Cluster, wait_until
+from far_cluster import FarRanks
 
 N_TEXTS = 3
 N_SEEDS = 4
@@ -65,13 +66,19 @@ async def streamed(create, body):
     return list(zip(texts, logprobs, reasons))
 
 
-def load():
-    return json.loads(world.outrider("describe", "--json").stdout)["load"]
+class Far(FarRanks, Cluster):
+    """A text of 900 tokens without guesses takes 36 s or more."""
+    delay_s = 0.02
 
+    def load(self):
+        return json.loads(self.outrider("describe", "--json").stdout)["load"]
 
-def wait_running(n):
-    """Until n texts are made and none waits."""
-    wait_until(lambda: (load()["running"], load()["waiting"]) == (n, 0), 30, f"{n} texts run")
+    def wait_running(self, n):
+        """Until n texts are made and none waits."""
+        def look():
+            load = self.load()
+            return (load["running"], load["waiting"]) == (n, 0)
+        wait_until(look, 30, f"{n} texts run")
 
 
 class Together(unittest.TestCase):
@@ -101,24 +108,25 @@ class Together(unittest.TestCase):
         """By closing them, and by cancelling the task that reads."""
         long = {"max_tokens": 900, "extra_body": {"ignore_eos": True, "outrider": {"n_draft": 0}}}
 
-        async def leave():
-            async with openai.AsyncOpenAI(base_url=world.url + "/v1", api_key="x") as client:
+        async def leave(far):
+            async with openai.AsyncOpenAI(base_url=far.url + "/v1", api_key="x") as client:
                 for create, body in ((client.completions.create, COMPLETION),
                                      (client.chat.completions.create, CHAT)):
                     stream = await create(stream=True, **{**body, **long})
                     await anext(aiter(stream))
                     await stream.close()
-                    await asyncio.to_thread(wait_running, 0)
+                    await asyncio.to_thread(far.wait_running, 0)
                     task = asyncio.create_task(whole(create, {**body, **long}))
-                    await asyncio.to_thread(wait_running, N_TEXTS)
+                    await asyncio.to_thread(far.wait_running, N_TEXTS)
                     task.cancel()
                     with self.assertRaises(asyncio.CancelledError):
                         await task
 
-        asyncio.run(leave())
-        wait_running(0)
-        self.assertEqual(load()["target_kv"]["in_use"], 0)
+        with Far(BUILD, http=True) as far:
+            asyncio.run(leave(far))
+            far.wait_running(0)
+            self.assertEqual(far.load()["target_kv"]["in_use"], 0)
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1] + sys.argv[2:])
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:], warnings="ignore")
