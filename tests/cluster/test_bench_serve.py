@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=client timeout=180
 """bench/serve_engines.py: a cluster of ours and a small HTTP server that streams tokens as OpenAI's
-completions do, at a known pace, under the same load. Skipped (77) where grpcio is not installed.
+completions do, at a known pace, under the same load. bench/compare_engines.py: programs that print
+what llama.cpp's do. Skipped (77) where grpcio is not installed.
 Usage: test_bench_serve.py BUILD_FOLDER [PART_OF_A_NAME]"""
 import csv
 import http.server
 import json
+import math
 import os
+import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,6 +23,7 @@ from cluster import TALES, run_all
 from load_generator import HttpServer, LoadError, Request, run_slice
 
 SCRIPT = os.path.join(SOURCE, "bench", "serve_engines.py")
+COMPARE = os.path.join(SOURCE, "bench", "compare_engines.py")
 TARGET = os.path.join(TALES, "target")
 PROMPT_TOKENS, TOKENS = 24, 12
 
@@ -161,6 +166,66 @@ def test_failures_are_one_sentence(cluster):
     assert done.returncode == 1 and "gone ended with status 1" in done.stderr, done.stderr
     done = serve(cluster.build, other="no command")
     assert done.returncode == 1 and "NAME::COMMAND" in done.stderr, done.stderr
+
+
+# ---- programs beside llama.cpp's ----
+
+WINDOW, BOS = 512, 1
+LLAMA = """#!/usr/bin/env python3
+import os, random, sys
+words = sys.argv[1:]
+def after(name): return words[words.index(name) + 1]
+assert os.path.exists(after("-m"))
+program = os.path.basename(sys.argv[0])
+if program == "llama-bench":
+    test = "tg" + after("-n") if after("-p") == "0" else "pp" + after("-p")
+    print("| model | test | t/s |\\n| m | " + test + " | 8.00 |")
+elif program == "llama-tokenize":
+    ids = random.Random(3).choices(range(10, 200), k=1100)
+    print("[" + ", ".join(map(str, ids if "--no-bos" in words else [1] + ids)) + "]")
+else:
+    print("Final estimate: PPL = 100.0 +/- 1")
+"""
+
+
+def make_llama(folder):
+    os.mkdir(os.path.join(folder, "bin"))
+    for name in ("bench", "tokenize", "perplexity"):
+        path = os.path.join(folder, "bin", f"llama-{name}")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(LLAMA)
+        os.chmod(path, 0o755)
+
+
+def perplexity_of_windows(cluster):
+    """Of the second halves of two windows that begin with BOS."""
+    ids = [BOS, *random.Random(3).choices(range(10, 200), k=1100)]
+    logprobs = []
+    for at in (0, WINDOW):
+        window = ",".join(map(str, [BOS, *ids[at + 1:at + WINDOW]]))
+        done = cluster.outrider("score", "--ids", window, "--json")
+        assert done.returncode == 0, done.stderr
+        logprobs += [token["logprob"] for token in json.loads(done.stdout)["tokens"][257:]]
+    assert len(logprobs) == 510
+    return math.exp(-sum(logprobs) / len(logprobs))
+
+
+def test_llama_is_compared_by_speed_and_perplexity(cluster):
+    with tempfile.TemporaryDirectory() as folder:
+        make_llama(folder)
+        done = subprocess.run(
+            [sys.executable, COMPARE, cluster.build, "--target", TARGET, "--llama", folder,
+             "--text", __file__, "--tokens", "8", "--prompt-tokens", "40", "--pairs", "1"],
+            stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", timeout=150,
+            check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("llama.cpp  tokens/s 8.00") == 2, done.stdout
+    found = re.search(r"perplexity of 510 tokens: ours ([0-9.]+), llama.cpp 100.0000, ours over it "
+                      r"([0-9.]+)", done.stdout)
+    assert found, done.stdout
+    ours = float(found.group(1))
+    assert abs(ours / perplexity_of_windows(cluster) - 1) < 1e-4, done.stdout
+    assert abs(float(found.group(2)) - ours / 100) < 1e-3, done.stdout
 
 
 if __name__ == "__main__":
