@@ -228,9 +228,9 @@ static const struct option_row rows[] = {
      .help = "count the tokens of prompts and answers in a list for --draft-head; goes on "
              "with FILE if it exists"},
     {"calibrate", 0, "MS", FIELD(options.calibrate_ms), .most = 60000, .standard_int = 1000,
-     .help = "milliseconds to measure a new pair of models before it serves; where steps of "
-             "up to 64 rows take longer, up to ten times as many; 0 = learn from requests "
-             "alone"},
+     .help = "milliseconds to measure a new pair of models for, while no text is generated; where "
+             "steps of up to 64 rows take longer, up to ten times as many; 0 = learn from "
+             "requests alone"},
     {"draft-ahead", 0, "MODE", REMOVED(has_draft_ahead), .help = "was removed"},
     {"half-batches", 0, "MODE", REMOVED(has_half_batches), .help = "was removed"},
     OPTION_GROUP("Memory and load", "--sequences=128 --draft-kv-tokens=65536"),

@@ -4,12 +4,16 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/least.h"
 #include "coordinator/sequence/sequence.h"
 
 enum {
     ARENA_BYTES = 64 << 20,
     TRIES = 3, /* of which the shortest counts, because nothing makes a step too short */
     SIZES = 9, /* 1, 2, 4, ... up to SEQUENCES_MAX */
+    /* The very first measurements of a model, in which pages are touched for the first time, may
+     * take many times as long as they will ever take again. They do not count. */
+    FIRST = 2,
     /* The sizes up to this one are measured NEEDED_TRIES times even if that takes longer than the
      * budget, up to CALIBRATION_LATE times as long. A load whose steps nobody has measured is
      * served at first with up to a tenth fewer tokens a second than without guesses, which takes
@@ -19,16 +23,28 @@ enum {
     DRAFT_PASSES = 2 /* the second one reads one token a lane, as most passes do */
 };
 
+struct calibration;
+
+/* One of the two models and how it is measured. */
+struct measured_model {
+    /* Measures n lanes; *us = 0: that teaches nothing. */
+    int (*measure)(struct calibration *c, int n, int64_t *us, struct error *err);
+    void (*teach)(struct planner *planner, int n, double us);
+    int n_most;          /* lanes */
+    int64_t end_us;      /* of the time that all measurements may have taken then ... */
+    int64_t late_us;     /* ... and of that for the sizes that are needed */
+    int64_t expected_us; /* the next measurement */
+    int64_t best_us[SIZES];
+};
+
 struct calibration {
-    struct target *target;
-    struct drafter *drafter;
-    struct planner *planner;
+    struct calibration_options options;
     struct arena arena;
     struct sequence *seqs; /* [n_lanes] of the draft's lanes */
-    int64_t end_us;        /* of the time that one of the two models has ... */
-    int64_t late_us;       /* ... and of that for the sizes that are needed */
-    calibration_goes_on_fn *goes_on;
-    void *arg; /* of goes_on */
+    struct measured_model models[2];
+    int n_models;
+    int model, n_first, try, size; /* what is measured next; n_first: of the first ones, made */
+    int64_t spent_us;
 };
 
 static const int32_t first_token = 0;
@@ -44,8 +60,9 @@ static int step_once(struct calibration *c, int n, int64_t *us, struct error *er
     struct step_row *rows = arena_take(&c->arena, (size_t)n, sizeof *rows);
     int32_t *blocks = arena_take(&c->arena, (size_t)n, sizeof *blocks);
     if (!lanes || !rows || !blocks) return error_set(err, ERR_NO_MEMORY, "no room for %d lanes", n);
+    int last = -1;
     for (int i = 0; i < n; i++) {
-        blocks[i] = i;
+        blocks[i] = last = block_pool_take(c->options.pool, last);
         rows[i] = (struct step_row){
             .wish = {.outside = true, .n_temperatures = 1, .temperatures = {1.0f}}};
         lanes[i] = (struct step_lane){.slot = i,
@@ -57,7 +74,10 @@ static int step_once(struct calibration *c, int n, int64_t *us, struct error *er
                                       .rows = &rows[i]};
     }
     struct step step = {.n_lanes = n, .lanes = lanes};
-    TRY(target_step(c->target, &step, &c->arena, &answer, &cost, err));
+    for (int i = 0; i < n; i++) { /* at once: nobody takes blocks while the step runs */
+        block_pool_give_back(c->options.pool, blocks[i]);
+    }
+    TRY(target_step(c->options.target, &step, &c->arena, &answer, &cost, err));
     *us = cost.compute_us + cost.collective_us;
 out:
     return rc;
@@ -89,94 +109,127 @@ static int draft_once(struct calibration *c, int n, int64_t *us, struct error *e
         lanes[i] = (struct draft_lane){
             .seq = &c->seqs[i], .k = DRAFT_PASSES, .ends = &no_ends, .draft = &drafts[i]};
     }
-    drafter_propose(c->drafter, lanes, n, &c->arena, &cost);
+    drafter_propose(c->options.drafter, lanes, n, &c->arena, &cost);
     for (int i = 0; i < n; i++) {
-        drafter_forget(c->drafter, i);
+        drafter_forget(c->options.drafter, i);
     }
     /* A drafter that makes no passes, or fails, teaches nothing. */
     *us = cost.n_passes == DRAFT_PASSES ? cost.pass_us[DRAFT_PASSES - 1] : 0;
     return 0;
 }
 
-typedef int measure_fn(struct calibration *c, int n, int64_t *us, struct error *err);
-
-static int64_t end_of(const struct calibration *c, int size, int try)
-{
-    return size <= NEEDED_SIZE && try < NEEDED_TRIES ? c->late_us : c->end_us;
-}
-
-/* Goes through the sizes, small ones first, and again as long as there is time; what is expected to
- * last longer than that is left out. The very first one, in which pages are touched for the first
- * time, may take many times as long as it will ever take again. */
-static int measure_all(struct calibration *c, measure_fn *measure,
-                       void (*teach)(struct planner *planner, int n, double us), int n_most,
-                       struct error *err)
-{
-    int rc = 0;
-    int64_t best_us[SIZES] = {0}, us = 0;
-    for (int i = 0; i < 2 && c->goes_on(c->arg); i++) {
-        TRY(measure(c, 1, &us, err));
-    }
-    for (int try = 0; try < TRIES; try++) {
-        int64_t expected_us = us;
-        for (int i = 0; i < SIZES && 1 << i <= n_most; i++) {
-            if (best_us[i]) expected_us = best_us[i];
-            if (clock_now_us() + expected_us > end_of(c, 1 << i, try)) break;
-            if (!c->goes_on(c->arg)) break;
-            TRY(measure(c, 1 << i, &us, err));
-            if (!best_us[i] || us < best_us[i]) best_us[i] = us;
-            expected_us = 2 * us;
-        }
-    }
-    for (int i = 0; i < SIZES; i++) {
-        if (best_us[i] > 0) teach(c->planner, 1 << i, (double)best_us[i]);
-    }
-out:
-    return rc;
-}
-
 /* A group whose pool is small has fewer blocks than lanes. */
-static int most_lanes(const struct calibration *c, int n_lanes)
+static int most_lanes(const struct calibration_options *o)
 {
-    const struct target_description *d = target_description(c->target);
-    if (n_lanes > d->max_step_rows) n_lanes = d->max_step_rows;
-    if (n_lanes > d->max_step_tokens) n_lanes = d->max_step_tokens;
-    return n_lanes < d->n_kv_blocks ? n_lanes : d->n_kv_blocks;
+    const struct target_description *d = target_description(o->target);
+    int n = least(o->n_lanes, least(d->max_step_rows, d->max_step_tokens));
+    return least(n, d->n_kv_blocks);
 }
 
-static int open_sequences(struct calibration *c, int n, struct error *err)
+static int open_sequences(struct calibration *c, struct error *err)
 {
     int rc = 0;
-    TRY(mem_array(&c->seqs, (size_t)n, sizeof *c->seqs, err));
-    for (int i = 0; i < n; i++) {
+    TRY(mem_array(&c->seqs, (size_t)c->options.n_lanes, sizeof *c->seqs, err));
+    for (int i = 0; i < c->options.n_lanes; i++) {
         TRY(mem_array(&c->seqs[i].tokens, DRAFT_PASSES + 2, sizeof(int32_t), err));
     }
 out:
     return rc;
 }
 
-int calibration_run(struct target *target, struct drafter *drafter, struct planner *planner,
-                    int n_lanes, int64_t budget_us, calibration_goes_on_fn *goes_on, void *arg,
-                    struct error *err)
+int calibration_open(struct calibration **calibration, const struct calibration_options *options,
+                     struct error *err)
 {
     int rc = 0;
-    struct calibration c = {
-        .target = target, .drafter = drafter, .planner = planner, .goes_on = goes_on, .arg = arg};
-    int64_t start_us = clock_now_us();
-    if (budget_us <= 0) return 0;
-    TRY(arena_open(&c.arena, ARENA_BYTES, err));
-    TRY(open_sequences(&c, n_lanes, err));
-    c.end_us = start_us + budget_us / 2;
-    c.late_us = start_us + CALIBRATION_LATE * budget_us / 2;
-    if (drafter) TRY(measure_all(&c, draft_once, planner_calibrate_draft, n_lanes, err));
-    c.end_us = start_us + budget_us; /* with what the draft has left */
-    c.late_us = start_us + CALIBRATION_LATE * budget_us;
-    TRY(measure_all(&c, step_once, planner_calibrate_step, most_lanes(&c, n_lanes), err));
-out:
-    for (int i = 0; c.seqs && i < n_lanes; i++) {
-        free(c.seqs[i].tokens);
+    int64_t budget_us = options->budget_us;
+    struct calibration *c = NULL;
+    TRY(mem_array(&c, 1, sizeof *c, err));
+    c->options = *options;
+    TRY(arena_open(&c->arena, ARENA_BYTES, err));
+    TRY(open_sequences(c, err));
+    if (options->drafter) {
+        c->models[c->n_models++] =
+            (struct measured_model){.measure = draft_once,
+                                    .teach = planner_calibrate_draft,
+                                    .n_most = options->n_lanes,
+                                    .end_us = budget_us / 2,
+                                    .late_us = CALIBRATION_LATE * budget_us / 2};
     }
-    free(c.seqs);
-    arena_close(&c.arena);
+    c->models[c->n_models++] =
+        (struct measured_model){.measure = step_once,
+                                .teach = planner_calibrate_step,
+                                .n_most = most_lanes(options),
+                                .end_us = budget_us, /* with what the draft has left */
+                                .late_us = CALIBRATION_LATE * budget_us};
+    *calibration = c;
+    c = NULL;
+out:
+    calibration_close(c);
+    return rc;
+}
+
+void calibration_close(struct calibration *c)
+{
+    if (!c) return;
+    for (int i = 0; c->seqs && i < c->options.n_lanes; i++) {
+        free(c->seqs[i].tokens);
+    }
+    free(c->seqs);
+    arena_close(&c->arena);
+    free(c);
+}
+
+/* True if lanes 1 << c->size are measured in this try: they are few enough, there are blocks for
+ * them, and they are expected to be done in time. */
+static bool is_due(const struct calibration *c, const struct measured_model *model)
+{
+    int n = 1 << c->size;
+    if (c->size >= SIZES || n > model->n_most || n > c->options.pool->n_free) return false;
+    int64_t best_us = model->best_us[c->size];
+    int64_t expected_us = best_us ? best_us : model->expected_us;
+    int64_t end_us = n <= NEEDED_SIZE && c->try < NEEDED_TRIES ? model->late_us : model->end_us;
+    return c->spent_us + expected_us <= end_us;
+}
+
+/* Goes through the sizes, small ones first, and again as long as there is time; what is expected to
+ * last longer than that is left out. True: there is one more. */
+static bool find_next(struct calibration *c, const struct measured_model *model)
+{
+    if (c->n_first < FIRST || is_due(c, model)) return true;
+    for (c->size = 0, c->try++; c->try < TRIES; c->try++) {
+        if (is_due(c, model)) return true;
+    }
+    return false;
+}
+
+static void end_model(struct calibration *c, const struct measured_model *model)
+{
+    for (int i = 0; i < SIZES; i++) {
+        if (model->best_us[i] > 0) {
+            model->teach(c->options.planner, 1 << i, (double)model->best_us[i]);
+        }
+    }
+    c->model++;
+    c->n_first = c->try = c->size = 0;
+}
+
+int calibration_next(struct calibration *c, bool *is_done, struct error *err)
+{
+    struct measured_model *model = &c->models[c->model];
+    int64_t us = 0, start_us = clock_now_us();
+    int rc = 0;
+    bool is_first = c->n_first < FIRST;
+    TRY(model->measure(c, is_first ? 1 : 1 << c->size, &us, err));
+    c->spent_us += clock_now_us() - start_us;
+    model->expected_us = is_first ? us : 2 * us;
+    if (is_first) {
+        c->n_first++;
+    } else {
+        int64_t *best_us = &model->best_us[c->size++];
+        if (!*best_us || us < *best_us) *best_us = us;
+    }
+    if (!find_next(c, model)) end_model(c, model);
+    *is_done = c->model == c->n_models;
+out:
     return rc;
 }

@@ -1,23 +1,38 @@
-/* Times of a new pair of models, measured before the first request: steps of the idle group and
+/* Times of a new pair of models, measured while no text is served: steps of the idle group and
  * passes of the draft over growing numbers of lanes. With them the planner needs no rounds of
  * learning and knows large steps before they are used. Owned by the engine thread. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "coordinator/draft/drafter.h"
+#include "coordinator/kv/blocks.h"
 #include "coordinator/target/target.h"
 #include "speculation/planner/planner.h"
 
 /* A calibration may take so many times its budget. */
 enum { CALIBRATION_LATE = 10 };
 
-/* Is asked before each measurement, also to show that the thread is alive; false: what was measured
- * has to do. */
-typedef bool calibration_goes_on_fn(void *arg);
+/* All of it outlives the calibration. */
+struct calibration_options {
+    struct target *target;
+    struct drafter *drafter; /* NULL: none */
+    struct block_pool *pool; /* of the target; a step has blocks that nobody holds or knows */
+    struct planner *planner; /* is taught */
+    int n_lanes;             /* the most lanes */
+    /* Time that the measurements take together, or as much as every size up to 64 lanes needs, up
+     * to CALIBRATION_LATE times as much, apart from a step that is running then. */
+    int64_t budget_us;
+};
 
-/* Takes budget_us, or as long as every size up to 64 lanes takes, up to ten times as much, apart
- * from a step that is running then. Nothing of the group may be in use. n_lanes: the most lanes.
- * drafter: NULL = none.
+struct calibration;
+
+/* Errors: ERR_NO_MEMORY. */
+int calibration_open(struct calibration **calibration, const struct calibration_options *options,
+                     struct error *err);
+void calibration_close(struct calibration *calibration);
+
+/* Makes the next measurement: a step, or a few passes of the draft. No text may have a place. The
+ * planner is taught when all of a model's measurements are there. *is_done: there is none left.
  * Errors: ERR_UNAVAILABLE, ERR_TIMEOUT the group is lost; ERR_NO_MEMORY. */
-int calibration_run(struct target *target, struct drafter *drafter, struct planner *planner,
-                    int n_lanes, int64_t budget_us, calibration_goes_on_fn *goes_on, void *arg,
-                    struct error *err);
+int calibration_next(struct calibration *calibration, bool *is_done, struct error *err);

@@ -13,11 +13,11 @@
 #include "coordinator/engine/internal.h"
 
 enum {
-    IDLE_US = 100000,   /* how often an idle engine looks at its streams */
-    CLIENT_BYTES = 256, /* of a client's name in --client-weight */
-    WAITING_US = 10000, /* the same while requests wait for a group or for their clients */
-    PAUSE_US = 1000,    /* the same while all clients of running sequences are slow */
-    CALIBRATION_AWAITED_US = 5000000, /* that of another group */
+    IDLE_US = 100000,            /* how often an idle engine looks at its streams */
+    CLIENT_BYTES = 256,          /* of a client's name in --client-weight */
+    WAITING_US = 10000,          /* the same while requests wait for a group or for their clients */
+    PAUSE_US = 1000,             /* the same while all clients of running sequences are slow */
+    CALIBRATION_PAUSE_US = 1000, /* between measurements, for requests that come */
     CONNECT_US = 1000000,   /* shorter than the grace time after SIGTERM (coordinator/main.c) */
     QUIET_US = 1000000,     /* without work, after which memory is given back, ... */
     LARGE_BYTES = 16 << 20, /* ... if so much more of it is in use than the last time, ... */
@@ -108,6 +108,7 @@ void engine_close(struct engine *e)
     }
     waiting_close(e->waiting);
     block_pool_close(&e->target_pool);
+    calibration_close(e->calibration);
     round_close(e->round);
     buffer_free(&e->buffer);
     free(e);
@@ -180,25 +181,46 @@ static int name_group(struct engine *e, const struct target_description *d, stru
     return signals_set_group(e->options.signals, &group, err);
 }
 
-/* Nobody waits for the end of a calibration. */
-static bool may_calibrate(void *engine)
+/* Begins to measure a pair of which nothing is kept. It is done while no text has a place, so that
+ * the first request finds the group served. */
+static int begin_calibration(struct engine *e, struct error *err)
 {
-    struct engine *e = engine;
-    beat_mark(e->options.beat, e->options.seat);
-    return !groups_are_shut(e->options.groups);
+    const struct calibration_options options = {.target = e->options.target,
+                                                .drafter = e->options.drafters->model,
+                                                .pool = &e->target_pool,
+                                                .planner = &e->planner,
+                                                .n_lanes = e->n_places,
+                                                .budget_us = e->options.calibrate_us};
+    if (e->options.calibrate_us <= 0) return 0;
+    return calibration_open(&e->calibration, &options, err);
 }
 
-/* One engine at a time, because several would measure each other. */
+static void end_calibration(struct engine *e)
+{
+    calibration_close(e->calibration);
+    e->calibration = NULL;
+}
+
+/* Nothing is served and nothing waits that could be. */
+static bool may_calibrate(const struct engine *e)
+{
+    return e->calibration && e->n_active == 0 && waiting_count(e->waiting) == 0 && !e->is_leaving &&
+           target_is_connected(e->options.target);
+}
+
+/* Makes the next measurement, unless another engine makes one: they would measure each other. */
 static int calibrate(struct engine *e, struct error *err)
 {
-    int64_t deadline_us =
-        clock_now_us() + CALIBRATION_AWAITED_US + CALIBRATION_LATE * e->options.calibrate_us;
-    if (!groups_enter_calibration(e->options.groups, deadline_us)) return 0; /* rounds will tell */
-    int rc = calibration_run(e->options.target, e->options.drafters->model, &e->planner,
-                             e->n_places, e->options.calibrate_us, may_calibrate, e, err);
+    bool is_done = false;
+    if (!groups_enter_calibration(e->options.groups)) return 0;
+    int rc = calibration_next(e->calibration, &is_done, err);
     groups_leave_calibration(e->options.groups);
-    if (!rc) keep_times(e);
-    return rc;
+    if (rc || !is_done) return rc;
+    end_calibration(e);
+    keep_times(e);
+    e->is_measured = true;
+    log_line(LOG_LEVEL_INFO, "calibrated", "group=%s", engine_group(e)->group);
+    return 0;
 }
 
 /* Opens places and blocks for the group that was just connected, which knows nothing of earlier
@@ -217,8 +239,9 @@ static int adopt_group(struct engine *e, struct error *err)
     e->n_places = d->n_slots < e->options.n_sequences ? d->n_slots : e->options.n_sequences;
     atomic_store(&e->options.admission->n_vocab, d->vocab_size);
     drafters_set_vocabulary(e->options.drafters, d->vocab_size);
-    if (is_new && !take_saved_times(e, d)) TRY(calibrate(e, err));
-    e->planner_group = *d; /* a measurement that failed is made again */
+    e->planner_group = *d;
+    if (is_new) e->is_measured = take_saved_times(e, d);
+    if (!e->is_measured) TRY(begin_calibration(e, err));
 out:
     return rc;
 }
@@ -226,6 +249,7 @@ out:
 /* The group that was found for this engine does not serve. */
 static void refuse_group(struct engine *e, struct error *why)
 {
+    end_calibration(e);
     target_disconnect(e->options.target);
     if (why->code == ERR_UNAVAILABLE || why->code == ERR_TIMEOUT) {
         error_wrap(why, "the target group is not there");
@@ -263,10 +287,10 @@ static void keep_connected(struct engine *e)
     const struct target_description *d = engine_group(e);
     TRY(target_connect(e->options.target, &group, clock_now_us() + CONNECT_US, &err));
     TRY(groups_check(groups, seat, group.addresses[0], d, &err));
-    take_conventions(e); /* jobs that come while the group is measured are settled by them */
+    take_conventions(e);
     TRY(adopt_group(e, &err));
     engine_is_not_late(e);
-    engine_show_load(e); /* with what was measured */
+    engine_show_load(e); /* with what was kept of it */
     TRY(groups_hold(groups, seat, d, &err));
     log_line(LOG_LEVEL_INFO, "target_ready",
              "model=%s ranks=%d arithmetic=%s group=%s context=%d places=%d address=%s", d->model,
@@ -285,6 +309,7 @@ static void lose_target(struct engine *e, const struct error *why)
 {
     /* First, so that nobody whose job fails submits it in vain. */
     groups_leave(e->options.groups, e->options.seat, why->text, NULL);
+    end_calibration(e);
     engine_fail_active(e, JOB_END_UNAVAILABLE, why);
     e->is_leaving = false;
     e->lost_us = clock_now_us();
@@ -305,6 +330,7 @@ static void leave_target(struct engine *e)
     if (!groups_are_shut(groups)) engine_evict_some(e);
     /* Sequences that have begun go to another group next, or get a place here again. */
     if (e->n_active > 0 || waiting_count_returned(e->waiting) > 0) return;
+    end_calibration(e);
     target_disconnect(e->options.target);
     groups_leave(groups, e->options.seat, why, NULL);
     e->is_leaving = false;
@@ -381,6 +407,10 @@ int engine_run(struct engine *e, struct error *err)
         keep_connected(e);
         engine_answer_control(e);
         int64_t patience_us = e->n_active == 0 ? IDLE_US : is_idle ? PAUSE_US : 0;
+        if (may_calibrate(e)) {
+            if (calibrate(e, err)) lose_target(e, err);
+            patience_us = e->calibration ? CALIBRATION_PAUSE_US : 0;
+        }
         if (e->n_active == 0 && waiting_count(e->waiting) > 0) {
             bool can_begin = target_is_connected(e->options.target) && !e->is_leaving &&
                              waiting_peek(e->waiting);

@@ -1,6 +1,7 @@
 /* The engine's state and its parts. */
 #pragma once
 
+#include "coordinator/engine/calibration.h"
 #include "coordinator/engine/options.h"
 #include "coordinator/engine/times_file.h"
 #include "coordinator/engine/waiting.h"
@@ -25,6 +26,8 @@ struct engine {
     struct planner planner;                 /* of the draft and the group in planner_group */
     struct target_description planner_group;
     struct sampling_defaults sampling; /* of the group's folder */
+    bool is_measured;                  /* the planner has times of that pair */
+    struct calibration *calibration;   /* that is going on; NULL: none */
     struct times_file times_file;      /* where the planner's tables are kept; path "" = nowhere */
     int64_t start_us;
     int64_t drain_until_us; /* 0 = it does not drain */

@@ -11,8 +11,7 @@
 
 enum {
     LINE_BYTES = 1024,
-    LATE_US = 1000000, /* a step that takes so long may be one that hangs */
-    SHUT_LOOK_US = 50000
+    LATE_US = 1000000 /* a step that takes so long may be one that hangs */
 };
 
 static const char overdue_text[] =
@@ -59,7 +58,6 @@ static void set_why(struct groups *g, struct seat *seat, const char *why)
 void groups_open(struct groups *g)
 {
     monitor_open(&g->monitor);
-    monitor_open(&g->calibration);
     snprintf(g->why, sizeof g->why, "the target group has not been reached yet");
 }
 
@@ -84,7 +82,6 @@ void groups_remove_last(struct groups *g)
 void groups_close(struct groups *g)
 {
     monitor_close(&g->monitor);
-    monitor_close(&g->calibration);
 }
 
 int groups_add(struct groups *g, struct queue *jobs)
@@ -354,25 +351,14 @@ void groups_set_stopping(struct groups *g, const char *why)
     monitor_leave(&g->monitor);
 }
 
-bool groups_enter_calibration(struct groups *g, int64_t deadline_us)
+bool groups_enter_calibration(struct groups *g)
 {
-    monitor_enter(&g->calibration);
-    while (g->is_calibrating && !groups_are_shut(g) && clock_now_us() < deadline_us) {
-        int64_t look_us = clock_now_us() + SHUT_LOOK_US;
-        monitor_wait(&g->calibration, look_us < deadline_us ? look_us : deadline_us);
-    }
-    bool is_mine = !g->is_calibrating && !groups_are_shut(g);
-    if (is_mine) g->is_calibrating = true;
-    monitor_leave(&g->calibration);
-    return is_mine;
+    return !atomic_exchange(&g->is_calibrating, true);
 }
 
 void groups_leave_calibration(struct groups *g)
 {
-    monitor_enter(&g->calibration);
-    g->is_calibrating = false;
-    monitor_wake(&g->calibration);
-    monitor_leave(&g->calibration);
+    atomic_store(&g->is_calibrating, false);
 }
 
 /* ---- placing ---- */

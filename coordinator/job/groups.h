@@ -54,8 +54,8 @@ typedef void groups_serving_fn(void *arg, enum groups_service service, const cha
                                const struct target_description *group);
 
 struct groups {
-    struct monitor monitor, calibration;
-    bool is_calibrating;
+    struct monitor monitor;
+    atomic_bool is_calibrating;
     struct seat seats[GROUPS_MAX];
     atomic_int n_seats; /* that have an engine */
     bool has_served, is_stopping, is_shut;
@@ -124,9 +124,8 @@ void groups_end(struct groups *groups, int seat);
 /* All engines say so: no request is taken any more. */
 void groups_set_stopping(struct groups *groups, const char *why);
 
-/* Only one engine at a time is between these two. False: its turn did not come by deadline_us, or
- * the queues were shut. */
-bool groups_enter_calibration(struct groups *groups, int64_t deadline_us);
+/* Only one engine at a time is between these two. False: another one is. */
+bool groups_enter_calibration(struct groups *groups);
 void groups_leave_calibration(struct groups *groups);
 
 /* ---- placing ---- */
