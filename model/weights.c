@@ -194,7 +194,7 @@ static int open_attention(struct loader *ld, struct layer_weights *layer, int i)
     }
     TRY(mem_array(&layer->o, (size_t)sh->n_local, sizeof *layer->o, ld->err));
     for (int s = 0; s < sh->n_local; s++) {
-        struct matrix_source o = {.n_in = sh->slice_head_cols};
+        struct matrix_source o = {.n_in = sh->slice_head_cols, .slice = s, .n_slices = sh->n_local};
         const struct tensor_part part = {"self_attn.o_proj.weight",
                                          cfg->dim,
                                          all_q,
@@ -228,7 +228,7 @@ static int open_ffn(struct loader *ld, struct layer_weights *layer, int i)
     TRY(open_matrix(ld, &layer->gate_up, &gate_up));
     TRY(mem_array(&layer->down, (size_t)sh->n_local, sizeof *layer->down, ld->err));
     for (int s = 0; s < sh->n_local; s++) {
-        struct matrix_source down = {.n_in = sh->slice_ffn};
+        struct matrix_source down = {.n_in = sh->slice_ffn, .slice = s, .n_slices = sh->n_local};
         const struct tensor_part part = {"mlp.down_proj.weight",
                                          cfg->dim,
                                          cfg->ffn_dim,
@@ -371,6 +371,7 @@ static int open_all(struct loader *ld)
         checkpoint_release(ld->ck);
     }
     TRY(open_embedding(ld));
+    checkpoint_release(ld->ck);
     TRY(open_final_norm(ld));
     TRY(open_head(ld));
 out:

@@ -96,14 +96,16 @@ void file_expect(const uint8_t *data, size_t len)
     }
 }
 
-void file_expect_runs(const uint8_t *data, size_t stride, size_t len, int n)
+/* Where less than a page is between two runs, every page holds some of a run, and one hint for all of
+ * them names the same pages. */
+void file_expect_runs(const uint8_t *first, size_t stride, size_t len, int n)
 {
-    if (len == stride) {
-        file_expect(data, stride * (size_t)n);
+    if (n > 0 && stride - len < (size_t)sysconf(_SC_PAGESIZE)) {
+        file_expect(first, stride * (size_t)(n - 1) + len);
         return;
     }
     for (int i = 0; i < n; i++) {
-        file_expect(data + (size_t)i * stride, len);
+        file_expect(first + (size_t)i * stride, len);
     }
 }
 

@@ -73,7 +73,8 @@ static inline int matrix_part_row(const struct matrix_part *part, int column)
 struct matrix_source {
     int n_in;
     int n_parts;
-    bool is_gate_up; /* two parts with the same number of rows, which matmul_gated multiplies */
+    bool is_gate_up;     /* two parts with the same number of rows, which matmul_gated multiplies */
+    int slice, n_slices; /* which of the slices of this rank, side by side; 0 of 0: it is none */
     struct matrix_part parts[MATRIX_PARTS_MAX];
     /* [n_parts] To each is added the digest of what is read of the part, whose units are rows of
      * n_in elements (model/checkpoint/digest.h). NULL: not wanted. */
@@ -96,7 +97,9 @@ static inline const struct matrix_part *matrix_source_part(const struct matrix_s
     return NULL;
 }
 
-/* A hint that all of it will be read now, and nothing beside it (weight_expect). */
+/* A hint that all of it will be read now, and nothing beside it (weight_expect). The slices of a
+ * rank are read one after the other, so all of them are named with the first one: their columns are
+ * one run of each row, and a hint costs as much for a short run as for a long one. */
 void matrix_source_expect(const struct matrix_source *source);
 
 /* Adds the digests of what columns first .. end of the matrix are made of to digests[n_parts]. */

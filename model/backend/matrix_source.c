@@ -27,7 +27,8 @@ static void expect_part(const struct matrix_part *part, int n_in)
 
 void matrix_source_expect(const struct matrix_source *source)
 {
-    for (int i = 0; i < source->n_parts; i++) {
-        expect_part(&source->parts[i], source->n_in);
+    int n = source->n_slices ? source->n_slices * source->n_in : source->n_in;
+    for (int i = 0; i < source->n_parts && source->slice == 0; i++) {
+        expect_part(&source->parts[i], n);
     }
 }

@@ -9,6 +9,7 @@
 #include "model/backend/pack.h"
 
 struct cpu_matrix_ops;
+struct cpu_chunk; /* buffers.c */
 
 struct backend_cpu {
     struct backend base;
@@ -20,6 +21,7 @@ struct backend_cpu {
     const struct kernels *kernels;
     char kernels_reason[KERNELS_TEXT_BYTES];
     struct team *team;
+    struct cpu_chunk *chunks; /* of buffers; the last one that was opened first */
     float *scratch; /* [n_threads][CPU_SCRATCH_FLOATS] */
 };
 
@@ -103,6 +105,12 @@ static inline int cpu_matrix_blocks(const struct cpu_matrix_ops *ops, const stru
     }
     return n;
 }
+
+/* buffers.c */
+void *cpu_buffer_open(struct backend *be, size_t bytes, struct error *err);
+void cpu_buffer_close(struct backend *be, void *buffer, size_t bytes);
+/* Gives back what is left of the chunks. */
+void cpu_buffers_end(struct backend_cpu *cpu);
 
 /* matrix.c */
 /* Memory for rows as the kernels read them. Errors: ERR_NO_MEMORY. */

@@ -7,31 +7,7 @@
 
 #include "model/logits/answer.h"
 
-enum { TEAM_SPIN_US = 200, BIG_BYTES = 1 << 20 };
-
-/* Huge pages for large buffers only, because the weights of a norm would waste one. */
-static void *cpu_buffer_open(struct backend *be, size_t bytes, struct error *err)
-{
-    (void)be;
-    void *block = NULL;
-    if (bytes >= BIG_BYTES) return mem_map_pages(bytes, err);
-    if (posix_memalign(&block, 64, bytes ? bytes : 64)) {
-        error_set(err, ERR_NO_MEMORY, "no memory for a buffer of %zu bytes", bytes);
-        return NULL;
-    }
-    memset(block, 0, bytes);
-    return block;
-}
-
-static void cpu_buffer_close(struct backend *be, void *buffer, size_t bytes)
-{
-    (void)be;
-    if (bytes >= BIG_BYTES) {
-        mem_pages_free(buffer, bytes);
-    } else {
-        free(buffer);
-    }
-}
+enum { TEAM_SPIN_US = 200 };
 
 static void cpu_upload(struct backend *be, void *buffer, const void *host, size_t bytes)
 {
@@ -91,6 +67,7 @@ static void cpu_close(struct backend *be)
     cpu_groups_close(cpu);
     cpu_panels_close(cpu);
     cpu_ordered_close(cpu);
+    cpu_buffers_end(cpu);
     free(cpu->scratch);
     free(cpu);
 }
