@@ -153,6 +153,16 @@ static void print_groups(const struct service_description *s)
     }
 }
 
+/* Until then, or with --calibrate 0, the times are learned from requests alone. */
+static void print_measured(const struct service_description *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->n_groups; i++) {
+        n += s->groups[i].is_measured ? 1 : 0;
+    }
+    printf("%-22s%d of %d groups\n", "times measured", n, s->n_groups);
+}
+
 static void print_table(const struct service_description *s)
 {
     terminal_row("state", s->state);
@@ -172,6 +182,7 @@ static void print_table(const struct service_description *s)
     terminal_row("strategy", strategy_names[s->default_strategy]);
     terminal_row_number("draft support", s->draft_support);
     terminal_row_number("queue", s->queue_capacity);
+    print_measured(s);
     print_estimates(&s->estimates);
     print_load(s);
     print_groups(s);
@@ -205,11 +216,11 @@ static json_t *groups_json(const struct service_description *s)
     json_t *list = json_array();
     for (int i = 0; i < s->n_groups; i++) {
         const struct service_group *group = &s->groups[i];
-        json_array_append_new(list, json_pack("{ss so ss si si si}", "state", group->state,
-                                              "worker_addresses",
-                                              words_json(group->addresses, group->n_addresses),
-                                              "kernels", group->kernels, "running", group->running,
-                                              "waiting", group->waiting, "places", group->places));
+        json_array_append_new(
+            list, json_pack("{ss so ss si si si sb}", "state", group->state, "worker_addresses",
+                            words_json(group->addresses, group->n_addresses), "kernels",
+                            group->kernels, "running", group->running, "waiting", group->waiting,
+                            "places", group->places, "measured", group->is_measured));
     }
     return list;
 }

@@ -22,6 +22,7 @@ static Outrider__Generation__V1__Group *group_make(struct arena *scratch,
     out->running = (uint32_t)group->running;
     out->waiting = (uint32_t)group->waiting;
     out->places = (uint32_t)group->places;
+    out->measured = group->is_measured;
     return out->state && out->worker_addresses && out->kernels ? out : NULL;
 }
 
@@ -164,6 +165,7 @@ static int group_decode(const Outrider__Generation__V1__Group *msg, struct arena
     TRY(codec_read_int(&group->running, msg->running, 0, INT32_MAX, "groups.running", err));
     TRY(codec_read_int(&group->waiting, msg->waiting, 0, INT32_MAX, "groups.waiting", err));
     TRY(codec_read_int(&group->places, msg->places, 0, INT32_MAX, "groups.places", err));
+    group->is_measured = msg->measured;
 out:
     return rc;
 }

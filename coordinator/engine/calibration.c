@@ -20,6 +20,11 @@ enum {
      * far longer. */
     NEEDED_SIZE = 64,
     NEEDED_TRIES = 2,
+    /* A request that comes waits for the measurement that is running, so a size is left out that is
+     * expected to take longer than this, or than LONGEST_ROWS times one lane where that is more: a
+     * request takes that long in any case. */
+    LONGEST_US = 250000,
+    LONGEST_ROWS = 4,
     DRAFT_PASSES = 2 /* the second one reads one token a lane, as most passes do */
 };
 
@@ -180,13 +185,16 @@ void calibration_close(struct calibration *c)
 }
 
 /* True if lanes 1 << c->size are measured in this try: they are few enough, there are blocks for
- * them, and they are expected to be done in time. */
+ * them that hold nothing, and they are expected to be done in time. */
 static bool is_due(const struct calibration *c, const struct measured_model *model)
 {
     int n = 1 << c->size;
     if (c->size >= SIZES || n > model->n_most || n > c->options.pool->n_free) return false;
     int64_t best_us = model->best_us[c->size];
     int64_t expected_us = best_us ? best_us : model->expected_us;
+    int64_t longest_us = LONGEST_ROWS * model->best_us[0];
+    if (longest_us < LONGEST_US) longest_us = LONGEST_US;
+    if (c->size > 0 && expected_us > longest_us) return false;
     int64_t end_us = n <= NEEDED_SIZE && c->try < NEEDED_TRIES ? model->late_us : model->end_us;
     return c->spent_us + expected_us <= end_us;
 }
@@ -213,11 +221,25 @@ static void end_model(struct calibration *c, const struct measured_model *model)
     c->n_first = c->try = c->size = 0;
 }
 
+/* True: models[c->model] has a measurement to make; false: none of them has. What was due may not
+ * be any more, because a request that came between may have left its prefix in the free blocks. */
+static bool find_model(struct calibration *c)
+{
+    while (c->model < c->n_models) {
+        const struct measured_model *model = &c->models[c->model];
+        if (find_next(c, model)) return true;
+        end_model(c, model);
+    }
+    return false;
+}
+
 int calibration_next(struct calibration *c, bool *is_done, struct error *err)
 {
-    struct measured_model *model = &c->models[c->model];
     int64_t us = 0, start_us = clock_now_us();
     int rc = 0;
+    *is_done = !find_model(c);
+    if (*is_done) return 0;
+    struct measured_model *model = &c->models[c->model];
     bool is_first = c->n_first < FIRST;
     TRY(model->measure(c, is_first ? 1 : 1 << c->size, &us, err));
     c->spent_us += clock_now_us() - start_us;
@@ -228,8 +250,7 @@ int calibration_next(struct calibration *c, bool *is_done, struct error *err)
         int64_t *best_us = &model->best_us[c->size++];
         if (!*best_us || us < *best_us) *best_us = us;
     }
-    if (!find_next(c, model)) end_model(c, model);
-    *is_done = c->model == c->n_models;
+    *is_done = !find_model(c);
 out:
     return rc;
 }

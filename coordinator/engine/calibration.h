@@ -32,7 +32,9 @@ int calibration_open(struct calibration **calibration, const struct calibration_
                      struct error *err);
 void calibration_close(struct calibration *calibration);
 
-/* Makes the next measurement: a step, or a few passes of the draft. No text may have a place. The
- * planner is taught when all of a model's measurements are there. *is_done: there is none left.
+/* Makes the next measurement: a step, or a few passes of the draft. No text may have a place. It is
+ * expected to take at most a quarter of a second, or four times as long as one lane where that is
+ * more. The planner is taught when all of a model's measurements are there. *is_done: there is none
+ * left.
  * Errors: ERR_UNAVAILABLE, ERR_TIMEOUT the group is lost; ERR_NO_MEMORY. */
 int calibration_next(struct calibration *calibration, bool *is_done, struct error *err);

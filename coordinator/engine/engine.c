@@ -9,15 +9,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text/options.h"
-#include "coordinator/engine/calibration.h"
 #include "coordinator/engine/internal.h"
 
 enum {
-    IDLE_US = 100000,            /* how often an idle engine looks at its streams */
-    CLIENT_BYTES = 256,          /* of a client's name in --client-weight */
-    WAITING_US = 10000,          /* the same while requests wait for a group or for their clients */
-    PAUSE_US = 1000,             /* the same while all clients of running sequences are slow */
-    CALIBRATION_PAUSE_US = 1000, /* between measurements, for requests that come */
+    IDLE_US = 100000,       /* how often an idle engine looks at its streams */
+    CLIENT_BYTES = 256,     /* of a client's name in --client-weight */
+    WAITING_US = 10000,     /* the same while requests wait for a group or for their clients */
+    PAUSE_US = 1000,        /* the same while all clients of running sequences are slow */
     CONNECT_US = 1000000,   /* shorter than the grace time after SIGTERM (coordinator/main.c) */
     QUIET_US = 1000000,     /* without work, after which memory is given back, ... */
     LARGE_BYTES = 16 << 20, /* ... if so much more of it is in use than the last time, ... */
@@ -108,7 +106,7 @@ void engine_close(struct engine *e)
     }
     waiting_close(e->waiting);
     block_pool_close(&e->target_pool);
-    calibration_close(e->calibration);
+    engine_end_measuring(e);
     round_close(e->round);
     buffer_free(&e->buffer);
     free(e);
@@ -141,32 +139,6 @@ static void check_waiting(struct engine *e, const struct target_description *d)
     e->options.flush_answers(e->options.flush_arg, false); /* it may be measured next */
 }
 
-/* Uses what an earlier start has measured of this pair; false: there is nothing. */
-static bool take_saved_times(struct engine *e, const struct target_description *d)
-{
-    const struct drafter *model = e->options.drafters->model;
-    struct error err;
-    e->times_file.path[0] = '\0';
-    const char *folder = e->options.pack_cache;
-    if (!folder || strcmp(folder, "off") == 0 || !drafters_any(e->options.drafters)) {
-        return false;
-    }
-    int rc = times_file_find(&e->times_file, folder, e->options.draft,
-                             model && model->kernels ? model->kernels : "", d, &err);
-    if (!rc) rc = times_file_read(&e->times_file, &e->planner, &err);
-    if (rc && rc != ERR_NOT_FOUND) {
-        log_line(LOG_LEVEL_WARN, "times_not_read", "text=\"%s\"", err.text);
-    }
-    return rc == 0;
-}
-
-static void keep_times(const struct engine *e)
-{
-    struct error err;
-    if (!e->times_file.path[0] || !times_file_write(&e->times_file, &e->planner, &err)) return;
-    log_line(LOG_LEVEL_WARN, "times_not_kept", "text=\"%s\"", err.text);
-}
-
 /* Sets the labels of the metrics that name the group. */
 static int name_group(struct engine *e, const struct target_description *d, struct error *err)
 {
@@ -179,48 +151,6 @@ static int name_group(struct engine *e, const struct target_description *d, stru
         .block_tokens = d->block_tokens,
     };
     return signals_set_group(e->options.signals, &group, err);
-}
-
-/* Begins to measure a pair of which nothing is kept. It is done while no text has a place, so that
- * the first request finds the group served. */
-static int begin_calibration(struct engine *e, struct error *err)
-{
-    const struct calibration_options options = {.target = e->options.target,
-                                                .drafter = e->options.drafters->model,
-                                                .pool = &e->target_pool,
-                                                .planner = &e->planner,
-                                                .n_lanes = e->n_places,
-                                                .budget_us = e->options.calibrate_us};
-    if (e->options.calibrate_us <= 0) return 0;
-    return calibration_open(&e->calibration, &options, err);
-}
-
-static void end_calibration(struct engine *e)
-{
-    calibration_close(e->calibration);
-    e->calibration = NULL;
-}
-
-/* Nothing is served and nothing waits that could be. */
-static bool may_calibrate(const struct engine *e)
-{
-    return e->calibration && e->n_active == 0 && waiting_count(e->waiting) == 0 && !e->is_leaving &&
-           target_is_connected(e->options.target);
-}
-
-/* Makes the next measurement, unless another engine makes one: they would measure each other. */
-static int calibrate(struct engine *e, struct error *err)
-{
-    bool is_done = false;
-    if (!groups_enter_calibration(e->options.groups)) return 0;
-    int rc = calibration_next(e->calibration, &is_done, err);
-    groups_leave_calibration(e->options.groups);
-    if (rc || !is_done) return rc;
-    end_calibration(e);
-    keep_times(e);
-    e->is_measured = true;
-    log_line(LOG_LEVEL_INFO, "calibrated", "group=%s", engine_group(e)->group);
-    return 0;
 }
 
 /* Opens places and blocks for the group that was just connected, which knows nothing of earlier
@@ -240,8 +170,7 @@ static int adopt_group(struct engine *e, struct error *err)
     atomic_store(&e->options.admission->n_vocab, d->vocab_size);
     drafters_set_vocabulary(e->options.drafters, d->vocab_size);
     e->planner_group = *d;
-    if (is_new) e->is_measured = take_saved_times(e, d);
-    if (!e->is_measured) TRY(begin_calibration(e, err));
+    rc = engine_begin_measuring(e, is_new, err);
 out:
     return rc;
 }
@@ -249,7 +178,7 @@ out:
 /* The group that was found for this engine does not serve. */
 static void refuse_group(struct engine *e, struct error *why)
 {
-    end_calibration(e);
+    engine_end_measuring(e);
     target_disconnect(e->options.target);
     if (why->code == ERR_UNAVAILABLE || why->code == ERR_TIMEOUT) {
         error_wrap(why, "the target group is not there");
@@ -309,7 +238,7 @@ static void lose_target(struct engine *e, const struct error *why)
 {
     /* First, so that nobody whose job fails submits it in vain. */
     groups_leave(e->options.groups, e->options.seat, why->text, NULL);
-    end_calibration(e);
+    engine_end_measuring(e);
     engine_fail_active(e, JOB_END_UNAVAILABLE, why);
     e->is_leaving = false;
     e->lost_us = clock_now_us();
@@ -330,7 +259,7 @@ static void leave_target(struct engine *e)
     if (!groups_are_shut(groups)) engine_evict_some(e);
     /* Sequences that have begun go to another group next, or get a place here again. */
     if (e->n_active > 0 || waiting_count_returned(e->waiting) > 0) return;
-    end_calibration(e);
+    engine_end_measuring(e);
     target_disconnect(e->options.target);
     groups_leave(groups, e->options.seat, why, NULL);
     e->is_leaving = false;
@@ -407,10 +336,7 @@ int engine_run(struct engine *e, struct error *err)
         keep_connected(e);
         engine_answer_control(e);
         int64_t patience_us = e->n_active == 0 ? IDLE_US : is_idle ? PAUSE_US : 0;
-        if (may_calibrate(e)) {
-            if (calibrate(e, err)) lose_target(e, err);
-            patience_us = e->calibration ? CALIBRATION_PAUSE_US : 0;
-        }
+        if (engine_measure(e, &patience_us, err)) lose_target(e, err);
         if (e->n_active == 0 && waiting_count(e->waiting) > 0) {
             bool can_begin = target_is_connected(e->options.target) && !e->is_leaving &&
                              waiting_peek(e->waiting);
@@ -435,6 +361,6 @@ int engine_run(struct engine *e, struct error *err)
 out:
     stop_all(e);
     groups_end(e->options.groups, e->options.seat);
-    keep_times(e);
+    engine_keep_times(e);
     return rc == ERR_CLOSED ? 0 : rc;
 }

@@ -32,6 +32,7 @@ struct engine {
     int64_t start_us;
     int64_t drain_until_us; /* 0 = it does not drain */
     int64_t next_drop_us, lost_us;
+    int64_t served_us;     /* when texts were served or waited last, or the group came */
     int64_t late_us;       /* since when the step that is running is late; 0 = it is not */
     bool is_overdue;       /* it takes seconds longer than expected, and the others know that */
     int64_t busy_us;       /* when it last had work, or looked whether memory is to be given back */
@@ -52,6 +53,22 @@ static inline struct seat_load *load_of(const struct engine *e)
 {
     return &e->options.groups->seats[e->options.seat].load;
 }
+
+/* ---- measure.c ---- */
+
+/* The group was just connected. is_new: the planner knows nothing of it. What an earlier start has
+ * kept of the pair is used; otherwise it is to be measured. Errors: ERR_NO_MEMORY. */
+int engine_begin_measuring(struct engine *e, bool is_new, struct error *err);
+/* What has been measured so far is forgotten. */
+void engine_end_measuring(struct engine *e);
+/* Makes the next measurement if there is one, and if for a while no text was served and none has
+ * waited, so that requests that follow each other closely never meet one. *patience_us: how long
+ * the engine may wait for jobs then; it becomes less where a measurement is to follow. Errors: the
+ * group is lost. */
+int engine_measure(struct engine *e, int64_t *patience_us, struct error *err);
+/* Writes the planner's tables to the disk, if they are kept there. Times of a pair of which not all
+ * is measured are not kept, because the next start would take them for all of it. */
+void engine_keep_times(const struct engine *e);
 
 /* ---- look.c ---- */
 

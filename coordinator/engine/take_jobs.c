@@ -275,6 +275,7 @@ static void show_seats(struct engine *e, struct seats_shown *shown)
             .running = view->n_running,
             .waiting = view->n_waiting,
             .places = view->n_places,
+            .is_measured = view->is_measured,
         };
     }
 }

@@ -494,6 +494,7 @@ bool groups_view(struct groups *g, int index, struct seat_view *view)
     bool has_group = seat->state == SEAT_HELD || seat->state == SEAT_LEAVING;
     *view = (struct seat_view){
         .is_serving = seat->state == SEAT_HELD,
+        .is_measured = has_group && atomic_load(&seat->load.is_measured),
         .n_running = atomic_load(&seat->load.n_running),
         .n_waiting = atomic_load(&seat->load.n_waiting) + atomic_load(&seat->load.n_coming),
         .n_places = has_group ? atomic_load(&seat->load.n_places) : 0,
@@ -533,7 +534,8 @@ static int write_family(struct groups *g, const char *labels, const char *const 
         const int values[] = {seat->state == SEAT_HELD, atomic_load(&seat->load.n_running),
                               atomic_load(&seat->load.n_waiting) +
                                   atomic_load(&seat->load.n_coming),
-                              atomic_load(&seat->load.n_places)};
+                              atomic_load(&seat->load.n_places),
+                              seat->state == SEAT_HELD && atomic_load(&seat->load.is_measured)};
         TRY(append(out, err, "outrider_%s{%s,group=\"%d\"} %d\n", family[0], labels, i,
                    values[at]));
     }
@@ -549,6 +551,7 @@ int groups_write_metrics(struct groups *g, const char *labels, struct buffer *ou
         {"group_requests_running", "Texts that are being made on this group."},
         {"group_requests_waiting", "Texts that wait for a place on this group."},
         {"group_places", "Texts that can be made at a time on this group."},
+        {"group_measured", "1 once the times of this group and the draft are measured."},
     };
     int rc = 0;
     for (size_t i = 0; i < sizeof families / sizeof *families && !rc; i++) {

@@ -23,9 +23,10 @@ enum seat_state { SEAT_EMPTY, SEAT_OFFERED, SEAT_HELD, SEAT_LEAVING, SEAT_ENDED 
 /* Load of an engine at this moment; written by the engine's thread. */
 struct seat_load {
     atomic_int n_running, n_waiting, n_waiting_again, n_places;
-    atomic_int n_coming; /* texts that were sent here and that the engine has not taken yet */
-    atomic_int step_us;  /* of a step of one row, as measured; 0 = not known */
-    atomic_int late_us;  /* for which it has waited for the step that is running */
+    atomic_int n_coming;     /* texts that were sent here and that the engine has not taken yet */
+    atomic_int step_us;      /* of a step of one row, as measured; 0 = not known */
+    atomic_bool is_measured; /* the times of the pair are, in this start or an earlier one */
+    atomic_int late_us;      /* for which it has waited for the step that is running */
     atomic_int kv_blocks[SIGNALS_BLOCK_STATES], draft_kv_blocks[SIGNALS_BLOCK_STATES];
     _Atomic float alpha[GROUPS_ALPHAS];
     atomic_ullong n_steps;
@@ -160,7 +161,7 @@ void groups_count(struct groups *groups, int *n_waiting, uint64_t *n_steps);
 
 /* Copies what is told of a seat; false: it has no engine. */
 struct seat_view {
-    bool is_serving;
+    bool is_serving, is_measured;
     char state[ERROR_TEXT_BYTES]; /* "serving", or why not, or that its step is overdue */
     struct found_group group;     /* n_ranks 0: it has none */
     char kernels[32];

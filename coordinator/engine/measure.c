@@ -1,0 +1,103 @@
+/* What is known of the times of a pair of models: kept from an earlier start, or measured between
+ * requests while the group serves. Requests come first, so all that is done here is one measurement
+ * at a time. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "coordinator/engine/calibration.h"
+#include "coordinator/engine/internal.h"
+
+enum {
+    CALM_US = 100000, /* without requests, after which a pair is measured */
+    PAUSE_US = 1000   /* between two measurements, for requests that come */
+};
+
+/* Uses what an earlier start has measured of this pair; false: there is nothing. */
+static bool take_saved(struct engine *e)
+{
+    const struct drafter *model = e->options.drafters->model;
+    struct error err;
+    e->times_file.path[0] = '\0';
+    const char *folder = e->options.pack_cache;
+    if (!folder || strcmp(folder, "off") == 0 || !drafters_any(e->options.drafters)) {
+        return false;
+    }
+    int rc = times_file_find(&e->times_file, folder, e->options.draft,
+                             model && model->kernels ? model->kernels : "", engine_group(e), &err);
+    if (!rc) rc = times_file_read(&e->times_file, &e->planner, &err);
+    if (rc && rc != ERR_NOT_FOUND) {
+        log_line(LOG_LEVEL_WARN, "times_not_read", "text=\"%s\"", err.text);
+    }
+    return rc == 0;
+}
+
+void engine_keep_times(const struct engine *e)
+{
+    struct error err;
+    if (e->options.calibrate_us > 0 && !e->is_measured) return;
+    if (!e->times_file.path[0] || !times_file_write(&e->times_file, &e->planner, &err)) return;
+    log_line(LOG_LEVEL_WARN, "times_not_kept", "text=\"%s\"", err.text);
+}
+
+int engine_begin_measuring(struct engine *e, bool is_new, struct error *err)
+{
+    const struct calibration_options options = {.target = e->options.target,
+                                                .drafter = e->options.drafters->model,
+                                                .pool = &e->target_pool,
+                                                .planner = &e->planner,
+                                                .n_lanes = e->n_places,
+                                                .budget_us = e->options.calibrate_us};
+    if (is_new) e->is_measured = take_saved(e);
+    e->served_us = clock_now_us();
+    if (e->is_measured || options.budget_us <= 0) return 0;
+    return calibration_open(&e->calibration, &options, err);
+}
+
+void engine_end_measuring(struct engine *e)
+{
+    calibration_close(e->calibration);
+    e->calibration = NULL;
+}
+
+/* Returns the time until the next measurement; -1: there is none to come. */
+static int64_t wait_us(struct engine *e, int64_t now_us)
+{
+    bool has_work = e->n_active > 0 || waiting_count(e->waiting) > 0;
+    if (has_work) e->served_us = now_us;
+    if (!e->calibration || has_work || e->is_leaving) return -1;
+    if (!target_is_connected(e->options.target) || groups_are_shut(e->options.groups)) return -1;
+    int64_t left_us = e->served_us + CALM_US - now_us;
+    return left_us > 0 ? left_us : 0;
+}
+
+/* Makes the next measurement, unless another engine makes one: they would measure each other. */
+static int measure_next(struct engine *e, struct error *err)
+{
+    bool is_done = false;
+    if (!groups_enter_calibration(e->options.groups)) return 0;
+    int rc = calibration_next(e->calibration, &is_done, err);
+    groups_leave_calibration(e->options.groups);
+    if (rc || !is_done) return rc;
+    engine_end_measuring(e);
+    e->is_measured = true;
+    engine_keep_times(e);
+    engine_show_load(e);
+    log_line(LOG_LEVEL_INFO, "measured", "group=%s", engine_group(e)->group);
+    return 0;
+}
+
+int engine_measure(struct engine *e, int64_t *patience_us, struct error *err)
+{
+    int64_t left_us = wait_us(e, clock_now_us());
+    if (left_us < 0) return 0;
+    int rc = left_us == 0 ? measure_next(e, err) : 0;
+    if (rc && target_is_connected(e->options.target)) { /* rounds will tell what they take */
+        log_line(LOG_LEVEL_WARN, "not_measured", "text=\"%s\"", err->text);
+        engine_end_measuring(e);
+        rc = 0;
+    }
+    if (left_us == 0) left_us = e->calibration ? PAUSE_US : 0;
+    if (left_us < *patience_us) *patience_us = left_us;
+    return rc;
+}
