@@ -98,6 +98,12 @@ static struct rpc_channel **find(struct rpc_channels *channels, const char *addr
     return link;
 }
 
+void rpc_channels_hasten(struct rpc_channels *channels, const char *address)
+{
+    struct rpc_channel *channel = *find(channels, address);
+    if (channel) grpc_channel_reset_connect_backoff(channel->grpc);
+}
+
 /* Closes the channel if it has no streams and nobody should use it any more. */
 static void drop_outdated(struct rpc_channels *channels, struct rpc_channel **link)
 {

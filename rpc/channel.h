@@ -42,3 +42,6 @@ struct rpc_channels {
 int rpc_channels_get(struct rpc_channels *channels, struct rpc_channel **channel,
                      const char *address, struct error *err);
 void rpc_channels_drop_unused(struct rpc_channels *channels);
+
+/* Ends the pause of the address's channel, if there is one, before it connects again. */
+void rpc_channels_hasten(struct rpc_channels *channels, const char *address);

@@ -229,6 +229,11 @@ void rpc_client_poll(struct rpc_client *client)
     }
 }
 
+void rpc_client_hasten(struct rpc_client *client, const char *address)
+{
+    rpc_channels_hasten(&client->channels, address);
+}
+
 /* ---- life of a stream ---- */
 
 /* Handles pending events, so that a call is not sent on a connection that has died since the last

@@ -91,6 +91,10 @@ void rpc_stream_cancel(struct rpc_stream *stream);
  * are noticed. For times when nothing else is called. */
 void rpc_client_poll(struct rpc_client *client);
 
+/* An address that could not be connected is tried again with the next call at once, and not after a
+ * pause that grows. For those who make pauses of their own. */
+void rpc_client_hasten(struct rpc_client *client, const char *address);
+
 /* True when the stream has ended, as far as polls and receives have seen. */
 bool rpc_stream_is_over(const struct rpc_stream *stream);
 

@@ -11,9 +11,11 @@
 #include "rpc/client.h"
 
 enum {
-    ASK_US = 1000000,     /* that an answer may take */
-    PAUSE_US = 200000,    /* from an answer to the next question, ... */
-    CALM_US = 2000000,    /* ... and the same for another address of a rank that is in use */
+    ASK_US = 1000000,  /* that an answer may take */
+    PAUSE_US = 200000, /* from an answer to the next question, ... */
+    HASTE_US = 5000,   /* ... and at first, of one who was waited for HASTE_SHARE times as long */
+    HASTE_SHARE = 8,
+    CALM_US = 2000000,    /* the same for another address of a rank that is in use */
     FRESH_US = 1000000,   /* an older answer may not be true any more */
     MISSED_US = 60000000, /* for which a lost group is looked for often */
     HURRY_US = 250000,    /* between two look-ups of a name while a group is wanted, ... */
@@ -28,6 +30,7 @@ struct place {
     struct rpc_stream *question;
     int64_t deadline_us, next_us; /* of the question; when to ask again */
     int64_t answered_us;          /* 0 = never */
+    int64_t since_us;             /* it is waited for; 0 = it has never been asked */
     struct target_description answer;
     struct error err; /* of the last question; code 0: `answer` is its answer, if there is one */
 };
@@ -189,10 +192,21 @@ static void end_question(struct place *place, int64_t pause_us)
     place->next_us = clock_now_us() + pause_us;
 }
 
+/* Who starts at the same time as we do, or comes back at once, is found within an eighth of the time
+ * that it takes. */
+static int64_t next_pause_us(const struct place *place, int64_t now_us)
+{
+    int64_t haste_us = (now_us - place->since_us) / HASTE_SHARE;
+    if (haste_us < HASTE_US) return HASTE_US;
+    return haste_us < PAUSE_US ? haste_us : PAUSE_US;
+}
+
 static void ask(struct discovery *d, struct place *place, int64_t now_us)
 {
+    if (!place->since_us) place->since_us = now_us;
     place->deadline_us = now_us + ASK_US;
-    if (begin_question(d, place, &place->err)) end_question(place, PAUSE_US);
+    rpc_client_hasten(d->client, place->address);
+    if (begin_question(d, place, &place->err)) end_question(place, next_pause_us(place, now_us));
 }
 
 /* True if the place leads to a rank of a group that is in use. */
@@ -221,7 +235,8 @@ static bool take_answer(const struct discovery *d, struct place *place)
         log_line(LOG_LEVEL_DEBUG, "description", "address=%s rank=%d group=%s busy=%d",
                  place->address, place->answer.rank, place->answer.group, place->answer.is_busy);
         place->err = (struct error){0};
-        end_question(place, is_second_way(d, place) ? CALM_US : PAUSE_US);
+        end_question(place,
+                     is_second_way(d, place) ? CALM_US : next_pause_us(place, place->answered_us));
         return true;
     }
     if (strcmp(place->err.text, err.text) != 0) {
@@ -229,7 +244,7 @@ static bool take_answer(const struct discovery *d, struct place *place)
                  err.text);
     }
     place->err = err;
-    end_question(place, PAUSE_US);
+    end_question(place, next_pause_us(place, clock_now_us()));
     return true;
 }
 
@@ -325,7 +340,7 @@ void discovery_give_back(struct discovery *d, const struct found_group *group, i
         if (!place) continue;
         place->is_used = false;
         place->answered_us = 0;
-        place->next_us = clock_now_us() + pause_us;
+        place->next_us = place->since_us = clock_now_us() + pause_us;
         place->err = (struct error){0};
     }
     if (is_lost) d->calm_us = clock_now_us() + MISSED_US;
