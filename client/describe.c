@@ -153,14 +153,14 @@ static void print_groups(const struct service_description *s)
     }
 }
 
-/* Until then, or with --calibrate 0, the times are learned from requests alone. */
+/* Groups of which no calibration is left to do. */
 static void print_measured(const struct service_description *s)
 {
     int n = 0;
     for (int i = 0; i < s->n_groups; i++) {
         n += s->groups[i].is_measured ? 1 : 0;
     }
-    printf("%-22s%d of %d groups\n", "times measured", n, s->n_groups);
+    printf("%-22s%d of %d groups\n", "calibrated", n, s->n_groups);
 }
 
 static void print_table(const struct service_description *s)

@@ -242,7 +242,7 @@ struct service_group {
     int n_addresses; /* one for each rank; 0 = it is lost */
     const char *const *addresses;
     int running, waiting, places; /* sequences */
-    bool is_measured;             /* the times of the group and the draft are */
+    bool is_measured;             /* no calibration is left to do */
 };
 
 struct service_description {

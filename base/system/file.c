@@ -96,8 +96,8 @@ void file_expect(const uint8_t *data, size_t len)
     }
 }
 
-/* Where less than a page is between two runs, every page holds some of a run, and one hint for all of
- * them names the same pages. */
+/* Where less than a page is between two runs, every page holds some of a run, and one hint for all
+ * of them names the same pages. */
 void file_expect_runs(const uint8_t *first, size_t stride, size_t len, int n)
 {
     if (n > 0 && stride - len < (size_t)sysconf(_SC_PAGESIZE)) {

@@ -192,8 +192,8 @@ static void end_question(struct place *place, int64_t pause_us)
     place->next_us = clock_now_us() + pause_us;
 }
 
-/* Who starts at the same time as we do, or comes back at once, is found within an eighth of the time
- * that it takes. */
+/* Finds a rank that starts at the same time as we do, or that comes back at once, within an eighth
+ * of the time that it takes. */
 static int64_t next_pause_us(const struct place *place, int64_t now_us)
 {
     int64_t haste_us = (now_us - place->since_us) / HASTE_SHARE;

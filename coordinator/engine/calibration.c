@@ -35,11 +35,12 @@ struct measured_model {
     /* Measures n lanes; *us = 0: that teaches nothing. */
     int (*measure)(struct calibration *c, int n, int64_t *us, struct error *err);
     void (*teach)(struct planner *planner, int n, double us);
-    int n_most;          /* lanes */
-    int64_t end_us;      /* of the time that all measurements may have taken then ... */
-    int64_t late_us;     /* ... and of that for the sizes that are needed */
-    int64_t expected_us; /* the next measurement */
-    int64_t best_us[SIZES];
+    int n_most;             /* lanes */
+    int64_t end_us;         /* of the time that all measurements may have taken then ... */
+    int64_t late_us;        /* ... and of that for the sizes that are needed */
+    int64_t expected_us;    /* that a measurement of the next size takes, if none was made of it */
+    int64_t took_us[SIZES]; /* the shortest of each size, as a request that waits sees it ... */
+    int64_t best_us[SIZES]; /* ... and the shortest time that was measured */
 };
 
 struct calibration {
@@ -190,9 +191,9 @@ static bool is_due(const struct calibration *c, const struct measured_model *mod
 {
     int n = 1 << c->size;
     if (c->size >= SIZES || n > model->n_most || n > c->options.pool->n_free) return false;
-    int64_t best_us = model->best_us[c->size];
-    int64_t expected_us = best_us ? best_us : model->expected_us;
-    int64_t longest_us = LONGEST_ROWS * model->best_us[0];
+    int64_t took_us = model->took_us[c->size];
+    int64_t expected_us = took_us ? took_us : model->expected_us;
+    int64_t longest_us = LONGEST_ROWS * model->took_us[0];
     if (longest_us < LONGEST_US) longest_us = LONGEST_US;
     if (c->size > 0 && expected_us > longest_us) return false;
     int64_t end_us = n <= NEEDED_SIZE && c->try < NEEDED_TRIES ? model->late_us : model->end_us;
@@ -233,6 +234,12 @@ static bool find_model(struct calibration *c)
     return false;
 }
 
+/* 0: nothing is known. */
+static void keep_least(int64_t *us, int64_t now_us)
+{
+    if (*us == 0 || now_us < *us) *us = now_us;
+}
+
 int calibration_next(struct calibration *c, bool *is_done, struct error *err)
 {
     int64_t us = 0, start_us = clock_now_us();
@@ -242,13 +249,14 @@ int calibration_next(struct calibration *c, bool *is_done, struct error *err)
     struct measured_model *model = &c->models[c->model];
     bool is_first = c->n_first < FIRST;
     TRY(model->measure(c, is_first ? 1 : 1 << c->size, &us, err));
-    c->spent_us += clock_now_us() - start_us;
-    model->expected_us = is_first ? us : 2 * us;
+    int64_t took_us = clock_now_us() - start_us;
+    c->spent_us += took_us;
+    model->expected_us = is_first ? took_us : 2 * took_us;
     if (is_first) {
         c->n_first++;
     } else {
-        int64_t *best_us = &model->best_us[c->size++];
-        if (!*best_us || us < *best_us) *best_us = us;
+        keep_least(&model->took_us[c->size], took_us);
+        keep_least(&model->best_us[c->size++], us);
     }
     *is_done = !find_model(c);
 out:

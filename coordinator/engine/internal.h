@@ -59,7 +59,7 @@ static inline struct seat_load *load_of(const struct engine *e)
 /* The group was just connected. is_new: the planner knows nothing of it. What an earlier start has
  * kept of the pair is used; otherwise it is to be measured. Errors: ERR_NO_MEMORY. */
 int engine_begin_measuring(struct engine *e, bool is_new, struct error *err);
-/* What has been measured so far is forgotten. */
+/* Forgets what has been measured so far. */
 void engine_end_measuring(struct engine *e);
 /* Makes the next measurement if there is one, and if for a while no text was served and none has
  * waited, so that requests that follow each other closely never meet one. *patience_us: how long

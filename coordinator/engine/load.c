@@ -22,7 +22,7 @@ void engine_show_load(struct engine *e)
     atomic_store_explicit(&load->step_us, (int)planner_estimates(&e->planner, NULL).step_us,
                           memory_order_relaxed);
     atomic_store_explicit(&load->n_steps, e->round->n_steps, memory_order_relaxed);
-    atomic_store_explicit(&load->is_measured, e->is_measured, memory_order_relaxed);
+    atomic_store_explicit(&load->is_measured, !e->calibration, memory_order_relaxed);
     for (int i = 0; i < DRAFT_MAX; i++) {
         atomic_store_explicit(&load->alpha[i], e->planner.prior.alpha[i], memory_order_relaxed);
     }

@@ -1,6 +1,5 @@
-/* What is known of the times of a pair of models: kept from an earlier start, or measured between
- * requests while the group serves. Requests come first, so all that is done here is one measurement
- * at a time. */
+/* Times of a pair of models: kept from an earlier start, or measured between requests while the
+ * group serves. Requests come first, so one measurement is made at a time. */
 #include <string.h>
 
 #include "base/clock.h"

@@ -551,7 +551,7 @@ int groups_write_metrics(struct groups *g, const char *labels, struct buffer *ou
         {"group_requests_running", "Texts that are being made on this group."},
         {"group_requests_waiting", "Texts that wait for a place on this group."},
         {"group_places", "Texts that can be made at a time on this group."},
-        {"group_measured", "1 once the times of this group and the draft are measured."},
+        {"group_measured", "1 once no calibration of this group and the draft is left to do."},
     };
     int rc = 0;
     for (size_t i = 0; i < sizeof families / sizeof *families && !rc; i++) {

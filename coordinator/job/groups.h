@@ -25,7 +25,7 @@ struct seat_load {
     atomic_int n_running, n_waiting, n_waiting_again, n_places;
     atomic_int n_coming;     /* texts that were sent here and that the engine has not taken yet */
     atomic_int step_us;      /* of a step of one row, as measured; 0 = not known */
-    atomic_bool is_measured; /* the times of the pair are, in this start or an earlier one */
+    atomic_bool is_measured; /* no calibration of the pair is left to do */
     atomic_int late_us;      /* for which it has waited for the step that is running */
     atomic_int kv_blocks[SIGNALS_BLOCK_STATES], draft_kv_blocks[SIGNALS_BLOCK_STATES];
     _Atomic float alpha[GROUPS_ALPHAS];

@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=client beside=yes timeout=300
-"""How ranks start: threads and CPUs that are chosen or asked for, and packed weights found again.
+"""How ranks start: threads and CPUs that are chosen or asked for, packed weights found again, and
+requests that come before a new pair is measured.
 
 Usage: test_start.py BUILD_FOLDER
 """
+import glob
+import json
 import os
 import re
 import shutil
 import tempfile
 import sys
+import time
+import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from cluster import TALES
-from fault_util import FaultTest, World, main, program, run
+from cluster import TALES, wait_until
+from fault_util import SLOW_STEPS, FaultTest, World, main, program, run
 
 TARGET, DRAFT = os.path.join(TALES, "target"), os.path.join(TALES, "draft")
 WORKER, COORDINATOR = program("outrider-worker"), program("outrider-coordinator")
@@ -100,6 +105,106 @@ class Threads(FaultTest):
             for line in ready(world):
                 self.assertEqual((line["threads"], line["pin"]), ("2", "off"))
             self.check_logs(world)
+
+
+class Measured(FaultTest):
+    """A new pair is measured while the group serves. A step of the portable kernels takes so long
+    that all measurements take seconds."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="outrider-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def start(self):
+        """A group that is just about to come."""
+        world = World(http=True, worker_flags=SLOW_STEPS,
+                      coordinator_flags=("--pack-cache", self.folder))
+        self.world = world
+        self.addCleanup(world.leave)
+        world.start_workers()
+        world.start_coordinator()
+        return world
+
+    def ask(self, world):
+        """The text of a request, or None while nobody serves."""
+        body = {"prompt": PROMPT[1], "max_tokens": 12, "temperature": 0}
+        request = urllib.request.Request(f"{world.url}/v1/completions", json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.load(answer)["choices"][0]["text"]
+        except OSError:
+            time.sleep(0.01)
+            return None
+
+    def first_text(self, world):
+        return wait_until(lambda: self.ask(world), 60, "the first request is served")
+
+    def gauge(self, world):
+        with urllib.request.urlopen(f"{world.url}/metrics", timeout=60) as answer:
+            page = answer.read().decode()
+        return int(re.search(r"^outrider_group_measured{.*group=\"0\"} (\d)$", page, re.M)[1])
+
+    def kept(self):
+        return glob.glob(f"{self.folder}/times-*.json")
+
+    @staticmethod
+    def sizes(path):
+        with open(path, encoding="utf-8") as file:
+            times = json.load(file)
+        return {name: [point[0] for point in times[name]] for name in ("draft", "step")}
+
+    def test_requests_come_before_measurements_and_what_is_measured_is_kept(self):
+        world = self.start()
+        first = self.first_text(world)
+        # Nothing is measured before 100 ms without requests, and then it takes seconds.
+        self.assertNotIn(" measured ", world.logs()["coordinator.log"])
+        self.assertEqual(self.kept(), [])
+        texts = []
+        while not world.is_measured():
+            if len(texts) < 8:
+                texts.append(self.ask(world))
+            time.sleep(0.15)
+        self.assertEqual(self.gauge(world), 1)
+        self.assertEqual(texts + [self.ask(world)], [first] * (len(texts) + 1))
+        sizes = self.sizes(*self.kept())
+        for name in ("draft", "step"):
+            self.assertTrue({1, 2, 4, 8} <= set(sizes[name]), sizes)
+        self.check_logs(world)
+        world.stop()
+
+        again = self.start()
+        again.wait_serving()
+        self.assertTrue(again.is_measured())
+        self.assertEqual(self.gauge(again), 1)
+        self.assertEqual(self.first_text(again), first)
+        self.assertNotIn(" measured ", again.logs()["coordinator.log"])
+        self.assertEqual(len(self.kept()), 1)
+
+    def test_coordinator_that_ends_while_it_measures_keeps_nothing_and_says_nothing(self):
+        world = self.start()
+        self.first_text(world)
+        self.assertEqual(self.gauge(world), 0)
+        time.sleep(0.3)  # most likely within a measurement
+        log = world.logs()["coordinator.log"]
+        if " measured " in log:
+            self.skipTest("all was measured within a moment")
+        began = time.monotonic()
+        self.assertEqual(world.coordinator.stop(), 0)
+        self.within(2, began)
+        ended = world.logs()["coordinator.log"][len(log):]
+        self.assertNotRegex(ended, r" (warn|error) ")
+        self.assertEqual(self.kept(), [])
+
+    def test_group_that_is_let_go_while_it_is_measured_is_measured_anew(self):
+        world = self.start()
+        first = self.first_text(world)
+        self.assertEqual(world.workers.stop(), 0)
+        world.start_workers()
+        wait_until(lambda: world.is_serving() and world.is_measured(), 60,
+                   "the new group is measured")
+        self.assertEqual(self.ask(world), first)
+        self.assertEqual(len(self.kept()), 1)
 
 
 class PackedWeights(FaultTest):

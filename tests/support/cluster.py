@@ -9,6 +9,7 @@ unique to each cluster; every wait has a deadline; no process survives it, whate
 block fails, the tail of every log is printed.
 """
 import faulthandler
+import json
 import os
 import random
 import re
@@ -213,6 +214,9 @@ class Cluster:
     target, draft, worker_flags, coordinator_flags: as on the command line; draft None = no draft
     environment  variables that all programs get beside those of this process
     http         opens the HTTP door; its address is .http, its URL .url
+
+    start() waits until the coordinator has measured the pair, if it does, so that no measurement
+    meets what a test does to the group.
     """
 
     def __init__(self, build, n_ranks=1, *, transport="unix", target=os.path.join(TALES, "target"),
@@ -270,6 +274,7 @@ class Cluster:
         self.start_workers()
         self.start_coordinator()
         self.wait_serving(timeout)
+        self.wait_measured()
 
     def start_workers(self):
         command = [os.path.join(self.bin, "outrider-worker"), "--model", self.target,
@@ -320,6 +325,14 @@ class Cluster:
             return self.is_serving()
 
         wait_until(look, timeout, "the cluster serves")
+
+    def is_measured(self):
+        """True once no calibration of the draft and the groups that are there is left to do."""
+        groups = json.loads(self.outrider("describe", "--json").stdout)["groups"]
+        return all(group["measured"] for group in groups if group["worker_addresses"])
+
+    def wait_measured(self):
+        wait_until(self.is_measured, 60, "the pair is measured")
 
     def wait_not_serving(self, timeout=10):
         wait_until(lambda: not self.is_serving(), timeout, "the cluster serves no more")

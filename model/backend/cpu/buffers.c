@@ -1,7 +1,7 @@
-/* Memory of the CPU backend. Weights are read through huge pages, because small ones cost a quarter of
- * the bandwidth. A model has hundreds of matrices that are smaller than a huge page or not a whole
- * number of them, so they lie one after the other in chunks: with pages of their own they would
- * take up to twice the memory. A chunk goes back when all that was in it is closed. */
+/* Memory of the CPU backend. Weights are read through huge pages, because small ones cost a quarter
+ * of the bandwidth. A model has hundreds of matrices that are smaller than a huge page or not a
+ * whole number of them, so they lie one after the other in chunks: with pages of their own they
+ * would take up to twice the memory. A chunk goes back when all that was in it is closed. */
 #include <stdlib.h>
 #include <string.h>
 

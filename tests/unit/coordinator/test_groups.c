@@ -249,7 +249,9 @@ START_TEST(steps_that_are_overdue_everywhere_are_told)
     ck_assert_msg(strstr(why, "does not answer") != NULL, "%s", why);
     ck_assert(groups_any_serving(&groups));
     struct seat_view view;
-    ck_assert(groups_view(&groups, 0, &view) && view.is_serving);
+    ck_assert(groups_view(&groups, 0, &view) && view.is_serving && !view.is_measured);
+    atomic_store(&groups.seats[0].load.is_measured, true);
+    ck_assert(groups_view(&groups, 0, &view) && view.is_measured);
     ck_assert_msg(strstr(view.state, "does not answer") != NULL, "%s", view.state);
     groups_leave(&groups, 1, "it was lost", NULL);
     ck_assert(!is_serving && is_overdue);

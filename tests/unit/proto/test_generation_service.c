@@ -29,6 +29,15 @@ START_TEST(service_description_round_trip_keeps_every_field)
 {
     const char *const addresses[] = {"127.0.0.1:7070", "unix:/run/w1"};
     const char *const kernels[] = {"avx512", "plain"};
+    const struct service_group groups[] = {{.state = "serving",
+                                            .kernels = "avx512",
+                                            .n_addresses = 2,
+                                            .addresses = addresses,
+                                            .running = 1,
+                                            .waiting = 2,
+                                            .places = 3,
+                                            .is_measured = true},
+                                           {.state = "it is lost", .kernels = ""}};
     const struct service_description a = {
         .version = "0.1.0",
         .target_model = "tales",
@@ -53,6 +62,8 @@ START_TEST(service_description_round_trip_keeps_every_field)
         .n_kernels = 2,
         .kernels = kernels,
         .draft_kernels = "avx2",
+        .n_groups = 2,
+        .groups = groups,
         .load = {.sequences_max = 64,
                  .running = 3,
                  .waiting = 4,
@@ -96,6 +107,11 @@ START_TEST(service_description_round_trip_keeps_every_field)
     ck_assert_str_eq(b.draft_kernels, a.draft_kernels);
     ck_assert_mem_eq(&a.load, &b.load, sizeof a.load);
     ck_assert_mem_eq(&a.times, &b.times, sizeof a.times);
+    ck_assert_int_eq(b.n_groups, 2);
+    ck_assert_str_eq(b.groups[0].addresses[1], addresses[1]);
+    ck_assert(b.groups[0].running == 1 && b.groups[0].waiting == 2 && b.groups[0].places == 3);
+    ck_assert(b.groups[0].is_measured && !b.groups[1].is_measured);
+    ck_assert_str_eq(b.groups[1].state, "it is lost");
 }
 END_TEST
 
