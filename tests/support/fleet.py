@@ -84,6 +84,7 @@ class Fleet(Cluster):
             group.start()
         self.start_coordinator()
         self.wait_groups(len(self.groups), timeout)
+        self.wait_measured()
 
     def stop(self):
         statuses = super().stop()
