@@ -2,6 +2,7 @@
 # ctest: labels=full libs=client beside=yes timeout=180
 """A rank reads only its slices of a model's files, and the ranks of one host read them once:
 measured by the pages that a load brings into memory, and by what the kernel read for each process.
+A rank that has loaded them keeps no page of them beside what it has packed.
 
 Usage: test_model_reading.py BUILD_FOLDER
 """
@@ -15,7 +16,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from cluster import Cluster
+from cluster import Cluster, is_sanitized
 from skips import SKIPPED
 
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
@@ -24,6 +25,8 @@ DIM, FFN, VOCAB = 2048, 8192, 4096
 MODEL = f"synthetic:llama-3.2-1b,layers=1,vocab={VOCAB},seed=1"
 KV_DIM = 8 * 64
 PAGE = mmap.PAGESIZE
+HELD = 1.15    # of what is packed over the files
+OWN = 64 << 20 # a rank without a model: libraries, tokenizer, arenas
 SLACK = 1.05 # norms, samples that are compared, large pages of the page cache
 LOADS = 5
 
@@ -129,6 +132,16 @@ class Reading(unittest.TestCase):
         print(f"two ranks: read {' and '.join(f'{n / 1e6:.1f}' for n in read)} of "
               f"{self.size / 1e6:.1f} MB from the device", flush=True)
         self.assertLessEqual(sum(read), SLACK * self.size + (16 << 20)) # the programs too
+
+    def test_a_rank_keeps_no_pages_of_the_files(self):
+        if is_sanitized(BUILD):
+            self.skipTest("sanitizers take memory of their own")
+        with Cluster(BUILD, target=self.model, draft=None,
+                     coordinator_flags=["--calibrate", "0"]) as cluster:
+            with open(f"/proc/{cluster.workers.pid}/status", encoding="ascii") as file:
+                held = int(re.search(r"^VmRSS:\s+(\d+) kB", file.read(), re.M)[1]) << 10
+        print(f"resident: {held / 1e6:.1f} MB for files of {self.size / 1e6:.1f} MB", flush=True)
+        self.assertLessEqual(held, HELD * self.size + OWN)
 
     @staticmethod
     def read_bytes(pid):
