@@ -21,8 +21,8 @@ counted. Printed per arm, as the best value, and the median with quartiles:
   peak MB    the largest resident size of a rank up to then, with pages of mapped files
   own MB     the part of it that would not be there without this rank (Pss: pages that processes
              share are divided among them)
-  RSS/file   resident size of all ranks then, over the bytes of the model's files; KV cache and
-             activations of the one token are in it
+  RSS/file   resident size of all ranks when the last one is ready, over the bytes of the files
+  with KV    the same after the token: KV cache, activations and rows of the embedding are in it
 
 Nothing else should run on the machine. On a virtual machine the host may have to find memory when a
 page is first touched, which counts as sys ms of "pack" although it is no work of packing.
@@ -40,7 +40,7 @@ from bench_util import build_parser, quartiles
 from cluster import Cluster
 
 COLUMNS = ("ready ms", "load ms", "token ms", "sys ms", "cpu ms", "GB/s core", "peak MB", "own MB",
-           "RSS/file")
+           "RSS/file", "with KV")
 MORE_IS_BETTER = {"GB/s core"}
 ASK_S = 0.003  # between two questions
 
@@ -96,6 +96,11 @@ def ask(cluster):
         return False
 
 
+def resident(cluster):
+    return sum(field_kb(f"/proc/{pid}/status", "VmRSS")
+               for pid in cluster.rank_pids().values()) * 1024
+
+
 def start_once(args, flags, want, fills=False):
     """Returns one row of COLUMNS. `want` is what the ready lines must say of the cache. fills:
     waits for all that the next start may find."""
@@ -105,7 +110,10 @@ def start_once(args, flags, want, fills=False):
         begin, begin_s = time.monotonic(), time.time()
         cluster.start_workers()
         cluster.start_coordinator()
+        loaded = 0
         while not ask(cluster):
+            if not loaded and len(ready_lines(cluster)) == args.ranks:
+                loaded = resident(cluster)
             if not (cluster.workers.is_alive() and cluster.coordinator.is_alive()):
                 raise SystemExit(f"a program has ended: {cluster.logs()}")
             time.sleep(ASK_S)
@@ -116,7 +124,7 @@ def start_once(args, flags, want, fills=False):
         pids = cluster.rank_pids().values()
         times = [cpu_ms(pid) for pid in pids]
         cpu, n_bytes = sum(both for both, _ in times), sum(map(os.path.getsize, args.files))
-        resident = sum(field_kb(f"/proc/{pid}/status", "VmRSS") for pid in pids) * 1024
+        served = resident(cluster)
         row = ((max(seconds_of(stamp) for stamp, _ in lines) - begin_s) * 1e3,
                max(int(re.search(r"load_ms=(\d+)", line).group(1)) for _, line in lines),
                token * 1e3,
@@ -125,7 +133,8 @@ def start_once(args, flags, want, fills=False):
                n_bytes / 1e6 / cpu,
                max(field_kb(f"/proc/{pid}/status", "VmHWM") for pid in pids) / 1024,
                max(field_kb(f"/proc/{pid}/smaps_rollup", "Pss") for pid in pids) / 1024,
-               resident / n_bytes if n_bytes else 0)
+               (loaded or served) / n_bytes if n_bytes else 0,
+               served / n_bytes if n_bytes else 0)
         if fills:
             cluster.wait_measured()
         return row
