@@ -117,7 +117,7 @@ class Measured(FaultTest):
 
     def start(self):
         """A group that is just about to come."""
-        world = World(http=True, worker_flags=SLOW_STEPS,
+        world = World(http=True, worker_flags=[*SLOW_STEPS, "--drain-timeout", "60"],
                       coordinator_flags=("--pack-cache", self.folder))
         self.world = world
         self.addCleanup(world.leave)
@@ -199,7 +199,10 @@ class Measured(FaultTest):
     def test_group_that_is_let_go_while_it_is_measured_is_measured_anew(self):
         world = self.start()
         first = self.first_text(world)
-        self.assertEqual(world.workers.stop(), 0)
+        self.assertEqual(world.workers.stop(60), 0)
+        log = world.logs()["coordinator.log"]
+        self.assertIn(" target_leaving ", log)
+        self.assertNotIn(" target_lost ", log)
         world.start_workers()
         wait_until(lambda: world.is_serving() and world.is_measured(), 60,
                    "the new group is measured")

@@ -22,7 +22,7 @@ struct backend_cpu {
     char kernels_reason[KERNELS_TEXT_BYTES];
     struct team *team;
     struct cpu_chunk *chunks; /* of buffers; the last one that was opened first */
-    float *scratch; /* [n_threads][CPU_SCRATCH_FLOATS] */
+    float *scratch;           /* [n_threads][CPU_SCRATCH_FLOATS] */
 };
 
 enum {
