@@ -106,7 +106,9 @@ static int read_lookup(void *field, const char *option, const char *text, struct
 
 #define FIELD(member)          OPTION_FIELD(struct arguments, member)
 #define READ(member, function) OPTION_READ(struct arguments, options.member, function)
-#define REMOVED(member)        OPTION_READ(struct arguments, member, read_removed), .is_removed = true
+
+/* An option of an older version, which does nothing but leave a line in the log. */
+#define REMOVED(member) OPTION_READ(struct arguments, member, read_removed), .is_removed = true
 
 /* In the order of their enums. */
 static const char *const auto_first[] = {

@@ -37,10 +37,7 @@ void file_advise(const struct file_view *view, enum file_advice advice);
 /* A hint that data[len] of a mapped file will be read soon: it begins to be read, in the pages that
  * hold it and no others. */
 void file_expect(const uint8_t *data, size_t len);
-/* As file_expect, for n runs of len bytes that begin `stride` bytes apart, the first at `data`. */
-void file_expect_runs(const uint8_t *data, size_t stride, size_t len, int n);
-
-/* As file_expect, for n runs of len bytes, `stride` bytes from one to the next. */
+/* As file_expect, for n runs of len bytes that begin `stride` bytes apart. */
 void file_expect_runs(const uint8_t *first, size_t stride, size_t len, int n);
 
 /* True if huge pages back at least four fifths of a mapping. Reading weights through small pages

@@ -75,6 +75,19 @@ static void read_synthetic(const struct weight *weight, uint64_t first, int n, u
     synthetic_elements_bf16(weight->seed, weight->mean, weight->scale, first, (size_t)n, out);
 }
 
+static void read_synthetic_group(const struct weight *weight, int row, int group,
+                                 struct weight_group *out)
+{
+    uint16_t bits[QUANT_GROUP];
+    float values[QUANT_GROUP];
+    uint64_t first = (uint64_t)row * (uint64_t)weight->n_cols + (uint64_t)group * QUANT_GROUP;
+    read_synthetic(weight, first, QUANT_GROUP, bits);
+    for (int i = 0; i < QUANT_GROUP; i++) {
+        values[i] = num_bf16_to_float(bits[i]);
+    }
+    synthetic_round_group(weight->block, weight->scale, values, out);
+}
+
 /* Elements of a weight with DTYPE_BLOCKS, of a file or synthetic. */
 static void read_blocks_f32(const struct weight *weight, int row, int col, int n, float *out)
 {
@@ -86,7 +99,7 @@ static void read_blocks_f32(const struct weight *weight, int row, int col, int n
     }
     for (int done = 0; done < n;) {
         int skipped = (col + done) % QUANT_GROUP, n_here = least(QUANT_GROUP - skipped, n - done);
-        synthetic_read_group(weight, row, (col + done) / QUANT_GROUP, &group);
+        read_synthetic_group(weight, row, (col + done) / QUANT_GROUP, &group);
         group_read_f32(block_form(weight->block), &group, values);
         memcpy(out + done, values + skipped, (size_t)n_here * sizeof *out);
         done += n_here;
@@ -202,7 +215,7 @@ void weight_read_group(const struct weight *weight, int row, int group, struct w
     if (weight->dtype == DTYPE_STORED) {
         stored_read_group(&weight->stored, row, group, out);
     } else if (!weight->data) {
-        synthetic_read_group(weight, row, group, out);
+        read_synthetic_group(weight, row, group, out);
     } else {
         block_read_group(weight->block, row_blocks(weight, row), group, out);
     }

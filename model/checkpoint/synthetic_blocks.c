@@ -9,7 +9,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "model/checkpoint/synthetic_elements.h"
 #include "model/numerics/numerics.h"
 
 enum { RUN = QUANT_GROUP / 2 };
@@ -69,10 +68,11 @@ static int clamp(int value, int least, int most)
 }
 
 /* Sets the step and the minimum of one run, or of the group where it has one of each. */
-static void set_scales(const struct weight *weight, const struct group_form *form,
-                       const float *values, int n, int run, struct weight_group *out)
+static void set_scales(enum block_kind kind, float deviation, const float *values, int n, int run,
+                       struct weight_group *out)
 {
-    int below, above, most_scale = most_bytes[weight->block].scale;
+    const struct group_form *form = &group_forms[block_form(kind)];
+    int below, above, most_scale = most_bytes[kind].scale;
     float low = 0, high = 0;
     range_of(form, &below, &above);
     bool has_minimum = form->minimum != GROUP_NO_MINIMUM;
@@ -81,8 +81,8 @@ static void set_scales(const struct weight *weight, const struct group_form *for
         high = fmaxf(high, values[i]);
     }
     float width = has_minimum ? high - low : fmaxf(high, -low), step = width / (float)above;
-    float widest = (has_minimum ? 2 : 1) * 1.75f * weight->scale; /* sqrt(3) deviations */
-    if (!group_form_is_super(block_form(weight->block))) {
+    float widest = (has_minimum ? 2 : 1) * 1.75f * deviation; /* sqrt(3) deviations */
+    if (!group_form_is_super(block_form(kind))) {
         out->scale = half_of(step);
         out->minimum = has_minimum ? half_of(-low) : 0;
         return;
@@ -91,8 +91,8 @@ static void set_scales(const struct weight *weight, const struct group_form *for
     float unit = num_half_to_float(out->scale);
     if (unit > 0) out->scales[run] = (int8_t)clamp((int)lrintf(step / unit), 1, most_scale);
     if (!has_minimum) return;
-    int most_minimum = most_bytes[weight->block].minimum;
-    out->minimum = half_of(1.75f * weight->scale / (float)most_minimum);
+    int most_minimum = most_bytes[kind].minimum;
+    out->minimum = half_of(1.75f * deviation / (float)most_minimum);
     unit = num_half_to_float(out->minimum);
     if (unit > 0) out->minimums[run] = (uint8_t)clamp((int)lrintf(-low / unit), 0, most_minimum);
 }
@@ -119,22 +119,16 @@ static void round_run(const struct group_form *form, const float *values, int ru
     }
 }
 
-void synthetic_read_group(const struct weight *weight, int row, int group, struct weight_group *out)
+void synthetic_round_group(enum block_kind kind, float deviation, const float *values,
+                           struct weight_group *out)
 {
-    uint16_t bits[QUANT_GROUP];
-    float values[QUANT_GROUP];
-    const struct group_form *form = &group_forms[block_form(weight->block)];
-    uint64_t first = (uint64_t)row * (uint64_t)weight->n_cols + (uint64_t)group * QUANT_GROUP;
-    synthetic_elements_bf16(weight->seed, weight->mean, weight->scale, first, QUANT_GROUP, bits);
-    for (int i = 0; i < QUANT_GROUP; i++) {
-        values[i] = num_bf16_to_float(bits[i]);
-    }
+    const struct group_form *form = &group_forms[block_form(kind)];
     *out = (struct weight_group){0};
     if (form->scale == GROUP_SCALE_RUNS) {
-        set_scales(weight, form, values, RUN, 0, out);
-        set_scales(weight, form, values + RUN, RUN, 1, out);
+        set_scales(kind, deviation, values, RUN, 0, out);
+        set_scales(kind, deviation, values + RUN, RUN, 1, out);
     } else {
-        set_scales(weight, form, values, QUANT_GROUP, 0, out);
+        set_scales(kind, deviation, values, QUANT_GROUP, 0, out);
     }
     round_run(form, values, 0, out);
     round_run(form, values + RUN, 1, out);
