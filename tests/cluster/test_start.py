@@ -189,9 +189,7 @@ class Measured(FaultTest):
         log = world.logs()["coordinator.log"]
         if " measured " in log:
             self.skipTest("all was measured within a moment")
-        began = time.monotonic()
         self.assertEqual(world.coordinator.stop(), 0)
-        self.within(2, began)
         ended = world.logs()["coordinator.log"][len(log):]
         self.assertNotRegex(ended, r" (warn|error) ")
         self.assertEqual(self.kept(), [])
