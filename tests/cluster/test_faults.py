@@ -174,6 +174,7 @@ class Group(FaultTest):
             self.check_gone(pids, 5)
             self.world.restart_workers()
         self.assertEqual(self.world.greedy(), reference())
+        self.world.wait_measured()
 
     def test_second_coordinator_is_refused_while_the_first_is_there(self):
         other = f"{self.world.address}2"
@@ -196,6 +197,7 @@ class Group(FaultTest):
         second.stop()
         self.world.start_coordinator()
         self.world.wait_serving()
+        self.world.wait_measured()
 
 
 class Hang(FaultTest):
@@ -247,6 +249,7 @@ class Stop(FaultTest):
         self.assertTrue(self.world.workers.is_alive())
         self.world.start_coordinator()
         self.world.wait_serving()
+        self.world.wait_measured()
         self.assertEqual(self.world.greedy(), reference())
 
     def test_worker_is_told_to_stop_in_mid_request(self):
