@@ -25,6 +25,12 @@ enum {
     KV_BLOCK_TOKENS = 16,
     /* E: elements of an attention head. */
     HEAD_DIM_MAX = 256,
+    /* Boundaries between layers whose features a step may ask for, and those that one request or
+     * one drafter may want, so that a step has room for both. */
+    FEATURE_BOUNDARIES_MAX = 16,
+    FEATURE_WISH_MAX = FEATURE_BOUNDARIES_MAX / 2,
+    /* Bytes of features in one reply; the rest of the message is for its rows. */
+    FEATURE_BYTES_MAX = 32 << 20,
     /* Logits of one row that are asked for by name. A row under penalties names every token of its
      * text; past this number the whole row is asked for, which is no longer then. 256 such rows are
      * about 25 MB of request and 32 MB of reply, both within MESSAGE_BYTES_MAX; where more rows

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "model/features.h"
 #include "model/numerics/numerics.h"
 #include "model/rope.h"
 #include "model/weights.h"
@@ -65,6 +66,7 @@ struct model {
     float *cos, *sin;             /* [max_tokens][n_ropes][E / 2] */
     float *query_scale;           /* [max_tokens]; NULL: q is not scaled */
     struct answer_item *items;    /* [max_rows * n_local] */
+    struct kept_features features;
     int n_rows;
     int64_t collective_us;
 };
@@ -147,6 +149,7 @@ static void close_buffers(struct model *m)
     for (int i = 0; m->kv && i < m->cfg->n_layers; i++) {
         if (m->kv[i]) m->be->ops->buffer_close(m->be, m->kv[i], m->kv_bytes);
     }
+    kept_features_close(&m->features, m->be);
     free(m->kv);
     free(m->lanes);
     free(m->trees);
@@ -416,17 +419,29 @@ out:
     return rc;
 }
 
+/* Keeps the residual stream in a column of the features: normed with `weight`, or as it is. */
+static void keep_column(struct model *m, int column, const float *weight, int n)
+{
+    m->be->ops->rmsnorm(m->be, m->x, weight, m->cfg->norm_eps, n, m->cfg->dim,
+                        kept_features_column(&m->features, column));
+}
+
 static int forward_step(struct model *m, const struct backend_step *step, struct error *err)
 {
     const struct backend_ops *ops = m->be->ops;
     const struct model_config *cfg = m->cfg;
-    int rc = 0;
+    const struct feature_wish *wish = &m->features.wish;
+    int rc = 0, column = 0;
     ops->embed(m->be, step, m->x);
     ops->rmsnorm(m->be, m->x, m->weights.layers[0].attention_norm.data, cfg->norm_eps, step->n,
                  cfg->dim, m->h);
     for (int i = 0; i < cfg->n_layers; i++) {
+        if (column < wish->n && wish->boundaries[column] == i)
+            keep_column(m, column++, NULL, step->n);
         TRY(forward_layer(m, i, step, err));
     }
+    if (column < wish->n) keep_column(m, column++, NULL, step->n); /* after the last layer */
+    if (wish->normed) keep_column(m, column, m->weights.final_norm.data, step->n);
     if (step->n_rows > 0) {
         ops->rmsnorm_rows(m->be, step, m->x, m->weights.final_norm.data, cfg->norm_eps, cfg->dim,
                           m->h);
@@ -465,7 +480,8 @@ int model_forward(struct model *m, const struct forward_lane *lanes, int n_lanes
                                       .n_ropes = m->n_ropes,
                                       .query_scale = m->query_scale,
                                       .rows = m->row_index,
-                                      .n_rows = n_rows};
+                                      .n_rows = n_rows,
+                                      .variant = m->features.variant};
     TRY(m->be->ops->begin(m->be, &step, &replayed, err));
     while (again) {
         if (!replayed) TRY(forward_step(m, &step, err));
@@ -474,6 +490,24 @@ int model_forward(struct model *m, const struct forward_lane *lanes, int n_lanes
     m->n_rows = n_rows;
 out:
     return rc;
+}
+
+int model_keep_features(struct model *m, const struct feature_wish *wish, struct error *err)
+{
+    assert(!wish || wish->n == 0 || wish->boundaries[wish->n - 1] <= m->cfg->n_layers);
+    return kept_features_set(&m->features, m->be, wish,
+                             m->be->ops->capacity(m->be, m->options.max_tokens), m->cfg->dim, err);
+}
+
+const uint16_t *model_features(struct model *m, int column, int first, int n)
+{
+    size_t dim = (size_t)m->cfg->dim;
+    assert(column >= 0 && column < feature_wish_columns(&m->features.wish));
+    assert(first >= 0 && n >= 0 && first + n <= m->options.max_tokens);
+    const uint16_t *rows = kept_features_column(&m->features, column) + (size_t)first * dim;
+    const void *data = rows;
+    data = m->be->ops->read(m->be, data, (size_t)n * dim / 2); /* two bf16 are as long as a float */
+    return data;
 }
 
 /* The logits of one slice of a row, in backend memory. */
@@ -583,6 +617,11 @@ int model_wait(struct model *m, struct error *err)
 const struct shard *model_shard(const struct model *m)
 {
     return &m->shard;
+}
+
+int model_dim(const struct model *m)
+{
+    return m->cfg->dim;
 }
 
 size_t model_weight_bytes(const struct model *m)

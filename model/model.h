@@ -11,6 +11,7 @@
 #include "model/backend/pack_cache.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/digest.h"
+#include "model/logits/feature_wish.h"
 #include "model/logits/select.h"
 #include "model/shard.h"
 
@@ -73,6 +74,7 @@ int model_open(struct model **model, const struct checkpoint *ck, struct comm *c
 void model_close(struct model *model);
 
 const struct shard *model_shard(const struct model *model);
+int model_dim(const struct model *model); /* D */
 size_t model_weight_bytes(const struct model *model);
 size_t model_kv_bytes(const struct model *model);
 /* Tells if the packed weights came from disk; NULL where they are not kept there. */
@@ -92,6 +94,17 @@ uint64_t model_fingerprint(const struct model *model);
  * limits of model_options and the vocabulary. Errors: ERR_UNAVAILABLE a rank is gone. */
 int model_forward(struct model *model, const struct forward_lane *lanes, int n_lanes,
                   const struct forward_row *rows, int n_rows, struct error *err);
+
+/* Says of which boundaries the next steps keep the features (NULL: of none, which is the state
+ * after model_open). Steps cost nothing for it otherwise. The boundaries are at most n_layers. All
+ * ranks have the same residual stream, so a rank may be asked alone. Errors: ERR_NO_MEMORY,
+ * ERR_UNAVAILABLE; then none are kept. */
+int model_keep_features(struct model *model, const struct feature_wish *wish, struct error *err);
+
+/* The features of rows first .. first + n of the last step, counted over the tokens of all its
+ * lanes, in column `column` of the wish that it had: [n][D] bf16. Host memory, valid until the next
+ * call of this function, model_logits, model_answer or model_forward; NULL: the device is lost. */
+const uint16_t *model_features(struct model *model, int column, int first, int n);
 
 /* A wish about row `row` of the last step. */
 struct row_query {

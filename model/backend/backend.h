@@ -125,6 +125,9 @@ struct backend_step {
     int n_ropes;              /* >= 1 */
     float embedding_scale;    /* of the embedding's rows; 0: none */
     const float *query_scale; /* [n] what q is multiplied with after the rotation; NULL: nothing */
+    /* Number of the operations between begin and end: equal for steps that have the same ones with
+     * the same buffers. */
+    int variant;
 };
 
 /* The parameters of the operations between the raw projections and attention. A NULL pointer leaves
@@ -219,8 +222,8 @@ struct backend_ops {
 
     /* Begins a step. *replayed: the backend has recorded a step of this size and has started the
      * recording, so the operations up to `end` must be left out. For that reason operations of
-     * equal sizes must be called with the same arguments in every step. Errors: ERR_UNAVAILABLE the
-     * device is lost. */
+     * equal sizes must be called with the same arguments in every step of a variant. Errors:
+     * ERR_UNAVAILABLE the device is lost. */
     int (*begin)(struct backend *be, const struct backend_step *step, bool *replayed,
                  struct error *err);
     /* All operations of the step have been given; a device may still be at work. *again: nothing of

@@ -227,7 +227,7 @@ static inline void world_step_open(struct world_step *s, const struct world *w,
         }
     }
     s->step = {&w->embedding, s->tokens, row, s->lanes,   n_pieces, &w->shape, s->cos,
-               s->sin,        NULL,      0,   w->n_ropes, 0,        NULL};
+               s->sin,        NULL,      0,   w->n_ropes, 0,        NULL,      0};
     if (w->has_query_scale) s->step.query_scale = s->query_scale;
 }
 

@@ -35,7 +35,8 @@ static int group_heads(const struct attention_shape *shape)
 static void size_of_step(struct step_size *size, const struct backend_step *step)
 {
     int longest = 1;
-    *size = (struct step_size){step_plan_pad(step->n), step_plan_pad(step->n_rows), 1, 0};
+    *size = (struct step_size){step_plan_pad(step->n), step_plan_pad(step->n_rows), 1, 0,
+                               step->variant};
     for (int i = 0; i < step->n_lanes; i++) {
         int end = attention_end(&step->lanes[i]);
         if (end > longest) longest = end;

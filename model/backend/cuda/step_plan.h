@@ -23,6 +23,7 @@ struct step_size {
     int n_wanted;     /* whose logits are wanted */
     int n_partitions; /* of ATTENTION_PARTITION positions of the longest lane: a power of two */
     int n_copies;     /* 0 if the step copies no positions, otherwise n_rows */
+    int variant;      /* of its operations */
 };
 
 /* Query vectors first .. first + STEP_TILE_QUERIES - 1 of a lane. Vector v is the lane's row v / G
