@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "base/memory.h"
 #include "base/text/buffer.h"
+#include "model/logits/feature_wish.h"
 #include "model/logits/row.h"
 
 enum {
@@ -49,6 +50,8 @@ struct step_lane {
     const int32_t *tails; /* blocks of paths 1, 2, ..., from the block of the first guess on */
     int n_rows;
     const struct step_row *rows;
+    /* The features of tokens feature_first .. + n_features are wanted; n_features = 0: none are. */
+    int feature_first, n_features;
 };
 
 /* Lanes, or if n_lanes = 0, further values of the last step's rows. */
@@ -58,6 +61,7 @@ struct step {
     const struct step_lane *lanes;
     int n_more;
     const struct step_more *more;
+    struct feature_wish features; /* of the lanes' rows that want some */
 };
 
 struct step_more {
@@ -99,6 +103,31 @@ struct lane_refusal {
     const char *text;
 };
 
+/* Features of one lane: [n_features][columns][D] bf16. */
+struct lane_features {
+    int n; /* elements */
+    const uint16_t *data;
+};
+
+/* No lane's features take more bytes of an encoded reply than this. */
+static inline size_t lane_features_bytes(const struct lane_features *features)
+{
+    return 16 + (size_t)features->n * sizeof *features->data;
+}
+
+/* Bytes of the features of n rows, and the most rows whose features one reply may hold. */
+static inline size_t features_bytes(const struct feature_wish *wish, int dim, int n)
+{
+    size_t row = (size_t)feature_wish_columns(wish) * (size_t)dim * sizeof(uint16_t);
+    return (size_t)n * row;
+}
+
+static inline int features_rows_max(const struct feature_wish *wish, int dim)
+{
+    size_t row = features_bytes(wish, dim, 1);
+    return row ? (int)(FEATURE_BYTES_MAX / row) : INT32_MAX;
+}
+
 /* At most as many bytes as the refusal takes in an encoded StepReply. */
 static inline size_t lane_refusal_bytes(const struct lane_refusal *refusal)
 {
@@ -109,10 +138,13 @@ struct step_reply {
     uint64_t id;
     int n_rows;
     const struct row_reply *rows;
-    uint32_t queue_us, compute_us, collective_us;
-    int error_lane;         /* with error_text: -1 = the step as a whole */
-    const char *error_text; /* NULL = no error */
-    int n_refused;          /* lanes that were left out, with their rows; ascending */
+    uint32_t queue_us, compute_us, collective_us, feature_us;
+    int n_features; /* lanes that have some; of rank 0 alone */
+    const struct lane_features *features;
+    const char *feature_error; /* instead of features: why there are none; NULL = no error */
+    int error_lane;            /* with error_text: -1 = the step as a whole */
+    const char *error_text;    /* NULL = no error */
+    int n_refused;             /* lanes that were left out, with their rows; ascending */
     const struct lane_refusal *refused;
 };
 

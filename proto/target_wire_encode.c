@@ -63,10 +63,24 @@ static Outrider__Target__V1__Lane **lanes_make(struct arena *scratch, const stru
         out->n_tails = (size_t)lane->n_tails;
         out->tails = codec_lend(lane->tails);
         out->n_rows = (size_t)lane->n_rows;
+        out->feature_first = (uint32_t)lane->feature_first;
+        out->n_features = (uint32_t)lane->n_features;
         out->rows = wishes_make(scratch, lane->rows, lane->n_rows);
         if (!out->rows) return NULL;
     }
     return list;
+}
+
+static Outrider__Target__V1__FeatureWish *features_make(struct arena *scratch,
+                                                        const struct feature_wish *wish)
+{
+    Outrider__Target__V1__FeatureWish *out = arena_take(scratch, 1, sizeof *out);
+    if (!out) return NULL;
+    outrider__target__v1__feature_wish__init(out);
+    out->n_boundaries = (size_t)wish->n;
+    out->boundaries = codec_lend(wish->boundaries); /* int as uint32_t, the same bits */
+    out->normed = wish->normed;
+    return out;
 }
 
 static Outrider__Target__V1__MoreRows **more_make(struct arena *scratch, const struct step *step)
@@ -98,6 +112,9 @@ static const ProtobufCMessage *step_build(struct arena *scratch, const void *val
     out->lanes = lanes_make(scratch, step);
     out->n_more_rows = (size_t)step->n_more;
     out->more_rows = more_make(scratch, step);
+    bool has_features = feature_wish_columns(&step->features) > 0;
+    if (has_features) out->features = features_make(scratch, &step->features);
+    if (has_features && !out->features) return NULL;
     return out->lanes && out->more_rows ? &out->base : NULL;
 }
 
@@ -195,6 +212,7 @@ static Outrider__Target__V1__Timings *timings_make(struct arena *scratch,
     out->queue_us = reply->queue_us;
     out->compute_us = reply->compute_us;
     out->collective_us = reply->collective_us;
+    out->feature_us = reply->feature_us;
     return out;
 }
 
@@ -221,6 +239,17 @@ static Outrider__Target__V1__StepError **refused_make(struct arena *scratch,
     return list;
 }
 
+static ProtobufCBinaryData *lanes_features_make(struct arena *scratch,
+                                                const struct step_reply *reply)
+{
+    ProtobufCBinaryData *list = arena_take(scratch, (size_t)reply->n_features, sizeof *list);
+    for (int i = 0; list && i < reply->n_features; i++) {
+        const struct lane_features *lane = &reply->features[i];
+        list[i] = bytes_lend(lane->data, lane->n, sizeof *lane->data);
+    }
+    return list;
+}
+
 static const ProtobufCMessage *step_reply_build(struct arena *scratch, const void *value)
 {
     const struct step_reply *reply = value;
@@ -237,7 +266,13 @@ static const ProtobufCMessage *step_reply_build(struct arena *scratch, const voi
     out->rows = rows_make(scratch, reply);
     out->n_refused = (size_t)reply->n_refused;
     out->refused = refused_make(scratch, reply);
-    return out->timings && out->rows && out->refused ? &out->base : NULL;
+    out->n_features = (size_t)reply->n_features;
+    out->features = lanes_features_make(scratch, reply);
+    if (reply->feature_error) {
+        out->feature_error = codec_copy_string(scratch, reply->feature_error);
+        if (!out->feature_error) return NULL;
+    }
+    return out->timings && out->rows && out->refused && out->features ? &out->base : NULL;
 }
 
 int step_reply_encode(struct buffer *buf, const struct step_reply *reply, struct error *err)

@@ -60,6 +60,22 @@ static void check_trees(const struct step *step)
     }
 }
 
+/* The rows whose features are wanted exist, and so do boundaries. */
+static void check_features(const struct step *step)
+{
+    const struct feature_wish *wish = &step->features;
+    if (wish->n < 0 || wish->n > FEATURE_BOUNDARIES_MAX) abort();
+    for (int b = 1; b < wish->n; b++) {
+        if (wish->boundaries[b] <= wish->boundaries[b - 1]) abort();
+    }
+    for (int i = 0; i < step->n_lanes; i++) {
+        const struct step_lane *lane = &step->lanes[i];
+        if (lane->feature_first < 0 || lane->n_features < 0) abort();
+        if (lane->n_features > lane->n_tokens - lane->feature_first) abort();
+        if (lane->n_features && !feature_wish_columns(wish)) abort();
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     static struct arena arenas[2];
@@ -76,6 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     union message message, again;
     if (decode(kind, data + 1, len - 1, &arena, &message)) return 0;
     if (kind == 0) check_trees(&message.step);
+    if (kind == 0) check_features(&message.step);
     encode(kind, &message, &first);
     arena_reset(&arenas[1]);
     if (decode(kind, first.data, first.len, &arenas[1], &again)) abort();

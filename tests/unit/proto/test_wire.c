@@ -91,7 +91,17 @@ static void tree_sample(struct step_lane *lane)
     lane->tails = sample_ids(&made, lane->n_tails, 0, INT32_MAX);
 }
 
-static struct step_lane lane_sample(void)
+static struct feature_wish features_sample(void)
+{
+    struct feature_wish wish = {.normed = sample_int(0, 1)};
+    for (int b = sample_int(0, 3); wish.n < sample_int(0, FEATURE_BOUNDARIES_MAX); wish.n++) {
+        wish.boundaries[wish.n] = b;
+        b += sample_int(1, 20);
+    }
+    return wish;
+}
+
+static struct step_lane lane_sample(const struct feature_wish *wish)
 {
     struct step_lane lane = {.slot = sample_int(0, 300), .position = sample_int(0, 1 << 20)};
     lane.n_tokens = sample_int(1, 40);
@@ -103,6 +113,10 @@ static struct step_lane lane_sample(void)
     if (sample_int(0, 2) == 0) tree_sample(&lane);
     lane.n_rows = sample_int(0, lane.n_tokens < 6 ? lane.n_tokens : 6);
     lane.rows = rows_sample(lane.n_rows, lane.n_tokens);
+    if (feature_wish_columns(wish)) {
+        lane.feature_first = sample_int(0, lane.n_tokens - 1);
+        lane.n_features = sample_int(0, lane.n_tokens - lane.feature_first);
+    }
     return lane;
 }
 
@@ -110,10 +124,11 @@ static struct step step_sample(bool is_more)
 {
     struct step step = {.id = sample_bits()};
     int n = sample_int(1, 5);
+    if (!is_more && sample_int(0, 1)) step.features = features_sample();
     struct step_lane *lanes = sample_take(&made, (size_t)n, sizeof *lanes);
     struct step_more *more = sample_take(&made, (size_t)n, sizeof *more);
     for (int i = 0; i < n; i++) {
-        lanes[i] = lane_sample();
+        lanes[i] = lane_sample(&step.features);
         more[i] = (struct step_more){.lane = sample_int(0, WIRE_LANES_MAX - 1), .n_rows = 3};
         more[i].rows = rows_sample(more[i].n_rows, WIRE_LANE_TOKENS_MAX);
     }
@@ -159,6 +174,21 @@ static void refusals_sample(struct step_reply *reply)
     reply->refused = refused;
 }
 
+static void features_of_lanes_sample(struct step_reply *reply)
+{
+    struct lane_features *lanes = sample_take(&made, 4, sizeof *lanes);
+    reply->n_features = sample_int(0, 1) ? sample_int(1, 4) : 0;
+    for (int i = 0; i < reply->n_features; i++) {
+        int n = sample_int(1, 300);
+        uint16_t *data = sample_take(&made, (size_t)n, sizeof *data);
+        for (int e = 0; e < n; e++) {
+            data[e] = (uint16_t)sample_bits();
+        }
+        lanes[i] = (struct lane_features){n, data};
+    }
+    reply->features = lanes;
+}
+
 static struct step_reply reply_sample(void)
 {
     struct step_reply reply = {.id = sample_bits(), .n_rows = sample_int(0, 6)};
@@ -180,9 +210,11 @@ static struct step_reply reply_sample(void)
     }
     reply.rows = rows;
     refusals_sample(&reply);
+    features_of_lanes_sample(&reply);
     reply.queue_us = (uint32_t)sample_bits();
     reply.compute_us = (uint32_t)sample_bits();
     reply.collective_us = (uint32_t)sample_bits();
+    reply.feature_us = (uint32_t)sample_bits();
     return reply;
 }
 
@@ -236,7 +268,12 @@ static void steps_equal(const struct step *a, const struct step *b)
         arrays_equal(x->tails, y->tails, x->n_tails, sizeof *x->tails);
         ck_assert_int_eq(x->n_rows, y->n_rows);
         rows_equal(x->rows, y->rows, x->n_rows);
+        ck_assert_int_eq(x->feature_first, y->feature_first);
+        ck_assert_int_eq(x->n_features, y->n_features);
     }
+    ck_assert_int_eq(a->features.n, b->features.n);
+    arrays_equal(a->features.boundaries, b->features.boundaries, a->features.n, sizeof(int));
+    ck_assert_int_eq(a->features.normed, b->features.normed);
     ck_assert_int_eq(a->n_more, b->n_more);
     for (int i = 0; i < a->n_more; i++) {
         ck_assert_int_eq(a->more[i].lane, b->more[i].lane);
@@ -276,6 +313,12 @@ static void replies_equal(const struct step_reply *a, const struct step_reply *b
     ck_assert_uint_eq(a->queue_us, b->queue_us);
     ck_assert_uint_eq(a->compute_us, b->compute_us);
     ck_assert_uint_eq(a->collective_us, b->collective_us);
+    ck_assert_uint_eq(a->feature_us, b->feature_us);
+    ck_assert_int_eq(a->n_features, b->n_features);
+    for (int i = 0; i < a->n_features; i++) {
+        ck_assert_int_eq(a->features[i].n, b->features[i].n);
+        arrays_equal(a->features[i].data, b->features[i].data, a->features[i].n, sizeof(uint16_t));
+    }
     ck_assert_ptr_null(b->error_text);
     ck_assert_int_eq(a->n_refused, b->n_refused);
     for (int i = 0; i < a->n_refused; i++) {
@@ -323,6 +366,9 @@ START_TEST(reply_round_trip_keeps_every_field)
         }
         for (int r = 0; r < sent.n_refused; r++) {
             bound += lane_refusal_bytes(&sent.refused[r]);
+        }
+        for (int r = 0; r < sent.n_features; r++) {
+            bound += lane_features_bytes(&sent.features[r]);
         }
         ck_assert_uint_le(buf.len, bound);
         if (i < 6) seed_write("target_wire", 1, "reply", i, buf.data, buf.len);

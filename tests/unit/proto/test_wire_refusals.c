@@ -61,6 +61,28 @@ static void step_refused(const char *text)
     step_reset();
 }
 
+START_TEST(wishes_for_features_that_make_no_sense_are_refused)
+{
+    struct step_more more = {.n_rows = 1, .rows = rows};
+    step_reset();
+    step.features = (struct feature_wish){.n = 2, .boundaries = {3, 3}};
+    step_refused("features: boundaries (ascending) is 3, must be 4 to 65535");
+    step.features = (struct feature_wish){.n = 2, .boundaries = {0, 65536}};
+    step_refused("boundaries (ascending) is 65536");
+    lane.n_features = 1;
+    step_refused("lane 0: n_features is 1, but the step names no boundary");
+    step.features.normed = true;
+    lane.feature_first = 3;
+    step_refused("lane 0: feature_first is 3, must be 0 to 2");
+    step.features.normed = true;
+    lane.feature_first = 1, lane.n_features = 3;
+    step_refused("lane 0: n_features is 3, must be 0 to 2");
+    step.features.normed = true;
+    step.n_lanes = 0, step.n_more = 1, step.more = &more;
+    step_refused("features are wanted of more_rows, which have none");
+}
+END_TEST
+
 START_TEST(lane_refusals_name_the_field)
 {
     struct step got;
@@ -358,7 +380,14 @@ START_TEST(malformed_replies_are_refused)
     reply_hex_refused("12021801", "no_room is set, but error is empty");
     reply_hex_refused("2200"
                       "2a020801",
-                      "an error and 0 rows and 1 refused lanes");
+                      "an error and 0 rows, 1 refused lanes and 0 lanes' features");
+    reply_hex_refused("2200"
+                      "32020000",
+                      "an error and 0 rows, 0 refused lanes and 1 lanes' features");
+    reply_hex_refused("3200", "features 0 has 0 bytes");
+    reply_hex_refused("32020000"
+                      "3203000000",
+                      "features 1 has 3 bytes, must be of 2 bytes each");
     reply_hex_refused("2a051203"
                       "61ff62",
                       "error.text is not UTF-8 text at byte 1 (0xff)");
@@ -371,6 +400,30 @@ START_TEST(malformed_replies_are_refused)
     struct step got;
     CHECK_ERR(step_decode(buf.data, (size_t)MESSAGE_BYTES_MAX + 1, &arena, &got, &err), ERR_FORMAT,
               "a StepRequest of 67108865 bytes, at most 67108864 are taken");
+}
+END_TEST
+
+/* A reply has room for features of this many bytes, over all lanes. */
+START_TEST(features_past_the_room_of_a_reply_are_refused)
+{
+    enum { HALF = FEATURE_BYTES_MAX / 2 / (int)sizeof(uint16_t) };
+    struct arena large;
+    struct step_reply got;
+    uint16_t *data = calloc(HALF + 1, sizeof *data);
+    struct lane_features lanes[2] = {{HALF, data}, {HALF, data}};
+    CHECK_OK(arena_open(&large, FEATURE_BYTES_MAX + (1 << 20), &err));
+    reply_reset();
+    reply.n_features = 2, reply.features = lanes;
+    CHECK_OK(step_reply_encode(&buf, &reply, &err));
+    CHECK_OK(step_reply_decode(buf.data, buf.len, N_VOCAB, N_SLICES, &large, &got, &err));
+    ck_assert_int_eq(got.features[1].n, HALF);
+    lanes[1].n++;
+    CHECK_OK(step_reply_encode(&buf, &reply, &err));
+    arena_reset(&large);
+    CHECK_ERR(step_reply_decode(buf.data, buf.len, N_VOCAB, N_SLICES, &large, &got, &err),
+              ERR_FORMAT, "features 1 has 16777218 bytes, must be of 2 bytes each and 33554432");
+    arena_close(&large);
+    free(data);
 }
 END_TEST
 
@@ -485,6 +538,8 @@ int main(void)
     tcase_add_test(tcase, slice_refusals_name_the_field);
     tcase_add_test(tcase, refused_lanes_ascend_and_exist);
     tcase_add_test(tcase, malformed_replies_are_refused);
+    tcase_add_test(tcase, wishes_for_features_that_make_no_sense_are_refused);
+    tcase_add_test(tcase, features_past_the_room_of_a_reply_are_refused);
     tcase_add_test(tcase, description_refusals_name_the_field);
     tcase_add_test(tcase, nccl_id_of_another_size_or_rank_is_refused);
     suite_add_tcase(suite, tcase);
