@@ -16,6 +16,8 @@ enum rank_signal {
     STEP_TOKENS,
     STEP_ROWS,
     STEP_LANES,
+    STEP_FEATURES,
+    FEATURE_BYTES,
     QUESTIONS,
     BYTES,
     STEPS_REFUSED,
@@ -54,6 +56,10 @@ static const struct metric_family families[RANK_SIGNALS] = {
     HISTOGRAM(STEP_TOKENS, "step_tokens", "Tokens that a step feeds.", SIZES(step_sizes)),
     HISTOGRAM(STEP_ROWS, "step_rows", "Rows of logits that a step answers.", SIZES(step_sizes)),
     HISTOGRAM(STEP_LANES, "step_lanes", "Texts that share a step.", SIZES(step_sizes)),
+    HISTOGRAM(STEP_FEATURES, "step_features_seconds",
+              "Time of reading the features of a step that wants some, a part of computing.",
+              TIMES(part_us)),
+    COUNTER(FEATURE_BYTES, "feature_bytes_total", "Bytes of features in replies."),
     COUNTER(QUESTIONS, "questions_total", "Further questions about the rows of the last step."),
     COUNTER(BYTES, "bytes_total", "Bytes of steps and replies.", BY("direction", directions)),
     COUNTER(STEPS_REFUSED, "steps_refused_total", "Steps that made no sense."),
@@ -163,6 +169,17 @@ static void observe_times(struct rank_signals *s, const struct rank_signals_step
     observe(s, STEP_PART_TIME, PART_CODEC, r->total_us - compute_us - collective_us);
 }
 
+static void count_features(struct rank_signals *s, const struct step_reply *reply)
+{
+    int64_t bytes = 0;
+    if (reply->n_features == 0) return;
+    for (int i = 0; i < reply->n_features; i++) {
+        bytes += (int64_t)reply->features[i].n * (int64_t)sizeof *reply->features[i].data;
+    }
+    observe(s, STEP_FEATURES, 0, reply->feature_us);
+    count(s, FEATURE_BYTES, bytes);
+}
+
 void rank_signals_step(struct rank_signals *s, const struct rank_signals_step *r)
 {
     int64_t n_tokens = 0;
@@ -182,6 +199,7 @@ void rank_signals_step(struct rank_signals *s, const struct rank_signals_step *r
     observe(s, STEP_ROWS, 0, r->reply->n_rows);
     observe(s, STEP_LANES, 0, r->step->n_lanes);
     count(s, LANES_REFUSED, r->reply->n_refused);
+    count_features(s, r->reply);
     metrics_set(s->metrics, KV_BLOCKS_WRITTEN, 0, r->n_blocks_written);
 }
 

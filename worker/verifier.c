@@ -8,12 +8,14 @@
 
 #include "base/clock.h"
 #include "worker/slots.h"
+#include "worker/step_features.h"
 
 enum { REPLY_ARENA_BYTES = 8 << 20, ERROR_BYTES = ERROR_TEXT_BYTES, REFUSAL_BYTES = 256 };
 
 struct verifier {
     struct verifier_options options;
     struct model *model;
+    const struct model_config *cfg;
     int context_limit;
     struct slots slots;
     uint64_t last_id;
@@ -28,6 +30,7 @@ struct verifier {
     struct lane_refusal *refused;    /* [n_slots] of the last step, ascending */
     int n_refused, n_tokens, n_rows; /* of the step that is being checked */
     char (*refusal_texts)[REFUSAL_BYTES]; /* [n_slots] */
+    struct step_features features;
 
     struct arena arena;
     struct row_query *queries; /* [max_step_rows] */
@@ -39,6 +42,7 @@ static int open_lists(struct verifier *v, struct error *err)
 {
     int rc = 0;
     size_t n = (size_t)v->options.n_slots;
+    TRY(step_features_open(&v->features, v->options.n_slots, err));
     TRY(mem_array(&v->refused, n, sizeof *v->refused, err));
     TRY(mem_array(&v->refusal_texts, n, sizeof *v->refusal_texts, err));
     TRY(mem_array(&v->lanes, n, sizeof *v->lanes, err));
@@ -54,13 +58,13 @@ out:
 }
 
 /* Room for the worst case, in which every slice of every row is wanted in full as a list of its
- * best columns (24 bytes per column while the list is made), plus the other lists. Pages that are
- * not used are not touched. */
+ * best columns (24 bytes per column while the list is made), plus the other lists, and as many
+ * features as a reply holds. Pages that are not used are not touched. */
 static size_t reply_arena_bytes(const struct verifier *v)
 {
     const struct shard *shard = model_shard(v->model);
     size_t row = (size_t)shard->n_local * (size_t)shard->vocab_slice * sizeof(float) * 6;
-    return (size_t)v->options.max_step_rows * (row + 65536) + REPLY_ARENA_BYTES;
+    return (size_t)v->options.max_step_rows * (row + 65536) + FEATURE_BYTES_MAX + REPLY_ARENA_BYTES;
 }
 
 int verifier_open(struct verifier **verifier, const struct checkpoint *ck, struct comm *comm,
@@ -79,7 +83,8 @@ int verifier_open(struct verifier **verifier, const struct checkpoint *ck, struc
     *verifier = NULL;
     TRY(mem_array(&v, 1, sizeof *v, err));
     v->options = *options;
-    v->context_limit = checkpoint_config(ck)->max_positions;
+    v->cfg = checkpoint_config(ck);
+    v->context_limit = v->cfg->max_positions;
     TRY(slots_open(&v->slots, options->n_slots, options->n_kv_blocks,
                    (v->context_limit + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS,
                    config_window(checkpoint_config(ck)), err));
@@ -98,6 +103,7 @@ void verifier_close(struct verifier *v)
     if (!v) return;
     model_close(v->model);
     slots_close(&v->slots);
+    step_features_close(&v->features);
     free(v->refused);
     free(v->refusal_texts);
     free(v->lanes);
@@ -179,7 +185,8 @@ static int count_positions(const struct shaped_lane *shaped)
     return lane->n_tokens - lane->n_draft + tree_layout_levels(&shaped->tree);
 }
 
-static bool check_lane(struct verifier *v, const struct step_lane *lane, struct shaped_lane *shaped)
+static bool check_lane(struct verifier *v, const struct feature_wish *features,
+                       const struct step_lane *lane, struct shaped_lane *shaped)
 {
     if (lane->slot < 0 || lane->slot >= v->options.n_slots) {
         return REFUSE(v, "slot %d does not exist; there are %d", lane->slot, v->options.n_slots);
@@ -195,7 +202,8 @@ static bool check_lane(struct verifier *v, const struct step_lane *lane, struct 
     }
     return check_ids(v, lane->tokens, lane->n_tokens, "token") &&
            slots_check(&v->slots, shaped, v->last_id, v->error_text) &&
-           check_rows(v, lane->rows, lane->n_rows, lane->n_tokens);
+           check_rows(v, lane->rows, lane->n_rows, lane->n_tokens) &&
+           step_features_check(&v->features, features, lane, v->cfg, v->error_text);
 }
 
 static bool fits_step(struct verifier *v, const struct step_lane *lane)
@@ -221,15 +229,17 @@ static int take_over_step(struct verifier *v, const struct step *step)
 {
     int n = 0;
     v->n_refused = v->n_tokens = v->n_rows = 0;
+    step_features_begin(&v->features);
     memset(v->slot_taken, 0, (size_t)v->options.n_slots * sizeof *v->slot_taken);
     for (int i = 0; i < step->n_lanes; i++) {
         const struct step_lane *lane = &step->lanes[i];
         v->lane_first_row[i] = v->n_rows;
-        if (!check_lane(v, lane, &v->shaped[n]) || !fits_step(v, lane)) {
+        if (!check_lane(v, &step->features, lane, &v->shaped[n]) || !fits_step(v, lane)) {
             refuse_lane(v, i);
             continue;
         }
         slots_take(&v->slots, &v->shaped[n], v->last_id);
+        step_features_take(&v->features, lane, v->n_tokens);
         for (int r = 0; r < lane->n_rows; r++) {
             v->rows[v->n_rows++] = (struct forward_row){n, lane->rows[r].index};
         }
@@ -246,10 +256,12 @@ static int take_over_step(struct verifier *v, const struct step *step)
 }
 
 /* The replies of all ranks together are no longer than a message may be, so that the coordinator
- * has room for them. */
-static size_t reply_bytes_max(const struct verifier *v)
+ * has room for them, but for the features, for which it has further room. */
+static size_t reply_bytes_max(const struct verifier *v, size_t feature_bytes)
 {
-    return (size_t)MESSAGE_BYTES_MAX / (size_t)model_shard(v->model)->n_ranks - WIRE_REPLY_BYTES;
+    size_t most = (size_t)MESSAGE_BYTES_MAX / (size_t)model_shard(v->model)->n_ranks;
+    size_t left = (size_t)MESSAGE_BYTES_MAX - feature_bytes;
+    return (most < left ? most : left) - WIRE_REPLY_BYTES;
 }
 
 /* The row has no answer; the text is err's. */
@@ -265,10 +277,10 @@ static void refuse_row(struct verifier *v, struct row_reply *row, const struct e
 /* Refuses a row when a slice of it has no answer, or when the reply becomes too long with it. The
  * other rows are not concerned. */
 static void settle_row(struct verifier *v, const struct row_query *query, struct row_reply *row,
-                       size_t *n_bytes)
+                       size_t most, size_t *n_bytes)
 {
     struct error err = {0};
-    size_t most = reply_bytes_max(v), bytes = row_reply_bytes(row);
+    size_t bytes = row_reply_bytes(row);
     for (int s = 0; s < row->n_slices && !err.code; s++) {
         if (row->slices[s].code) row_slice_failure(&row->slices[s], query->wish, &err);
     }
@@ -287,17 +299,20 @@ static int answer_queries(struct verifier *v, int n_rows, struct step_reply *rep
                           struct error *err)
 {
     int rc = 0, n_local = model_shard(v->model)->n_local;
-    size_t n_bytes = 0;
+    size_t n_bytes = 0, feature_bytes = 0;
     struct slice_row *slices =
         arena_take(&v->arena, (size_t)n_rows * (size_t)n_local, sizeof *slices);
     if (!slices) return error_set(err, ERR_NO_MEMORY, "the answer to the rows is too large");
     for (int i = 0; i < reply->n_refused; i++) {
         n_bytes += lane_refusal_bytes(&reply->refused[i]);
     }
+    for (int i = 0; i < reply->n_features; i++) {
+        feature_bytes += lane_features_bytes(&reply->features[i]);
+    }
     TRY(model_answer(v->model, v->queries, n_rows, &v->arena, slices, err));
     for (int r = 0; r < n_rows; r++) {
         v->replies[r] = (struct row_reply){.n_slices = n_local, .slices = slices + r * n_local};
-        settle_row(v, &v->queries[r], &v->replies[r], &n_bytes);
+        settle_row(v, &v->queries[r], &v->replies[r], reply_bytes_max(v, feature_bytes), &n_bytes);
     }
     reply->n_rows = n_rows;
 out:
@@ -362,7 +377,8 @@ static bool is_fault_of_step(int rc)
 /* The step fails, and the group goes on: the reply carries error_text. */
 static void reply_with_error(const struct verifier *v, struct step_reply *reply, int lane)
 {
-    reply->n_rows = reply->n_refused = 0;
+    reply->n_rows = reply->n_refused = reply->n_features = 0;
+    reply->feature_error = NULL;
     reply->error_lane = lane;
     reply->error_text = v->error_text;
 }
@@ -389,12 +405,14 @@ int verifier_step(struct verifier *v, const struct step *step, struct step_reply
             return 0;
         }
         int n_lanes = take_over_step(v, step);
+        step_features_keep(&v->features, &step->features, v->model);
         if (n_lanes) rc = model_forward(v->model, v->lanes, n_lanes, v->rows, v->n_rows, err);
         if (rc) return rc;
         reply->n_refused = v->n_refused;
         reply->refused = v->refused;
         reply->collective_us = (uint32_t)model_collective_us(v->model);
-        rc = answer_step(v, step, reply, err);
+        rc = step_features_answer(&v->features, &step->features, v->model, &v->arena, reply, err);
+        if (!rc) rc = answer_step(v, step, reply, err);
     } else {
         rc = answer_more(v, step, reply, err);
     }

@@ -49,6 +49,9 @@ struct group {
     int n_refused; /* of the last step */
     struct lane_refusal refused[N_SLOTS];
     char refusal_texts[N_SLOTS][ERROR_TEXT_BYTES];
+    int n_features; /* of the last step's lanes; the data is rank 0's until its next step */
+    struct lane_features features[N_SLOTS];
+    const char *feature_error;
 };
 
 static const struct verifier_options verifier_options = {.n_slots = N_SLOTS,
@@ -134,6 +137,22 @@ static void take_refusals(struct group *group, const struct step_reply *reply, b
     }
 }
 
+/* Rank 0 alone sends features. */
+static void take_features(struct group *group, const struct answer *answer)
+{
+    const struct step_reply *reply = &answer->reply;
+    if (answer->rank > 0) {
+        ck_assert_int_eq(reply->n_features, 0);
+        ck_assert_ptr_null(reply->feature_error);
+        return;
+    }
+    group->n_features = reply->n_features;
+    group->feature_error = reply->feature_error;
+    for (int i = 0; i < reply->n_features; i++) {
+        group->features[i] = reply->features[i];
+    }
+}
+
 /* One lane is refused, with a sentence that says so. */
 static void expect_refused(const struct group *group, int lane, const char *says)
 {
@@ -168,6 +187,7 @@ static int group_step(struct group *group, struct step *step, struct slice_row *
             n_refused++;
         }
         take_refusals(group, &answer->reply, r == 0);
+        take_features(group, answer);
         n_rows = answer->reply.n_rows;
         for (int row = 0; row < n_rows; row++) {
             ck_assert_int_eq(answer->reply.rows[row].n_slices, n_local);

@@ -57,6 +57,28 @@ static const char *show(struct rank_signals *s, struct buffer *out)
     return (const char *)out->data;
 }
 
+START_TEST(features_are_counted_by_bytes_and_time)
+{
+    struct rank_signals *s = open_signals();
+    struct buffer out = {0};
+    static const uint16_t data[40];
+    const struct lane_features lanes_of[] = {{40, data}, {8, data}};
+    const struct step_reply plain = {.n_rows = 1, .compute_us = 4000},
+                            reply = {.compute_us = 4000,
+                                     .feature_us = 70,
+                                     .n_features = 2,
+                                     .features = lanes_of};
+    record(s, &two_lanes, &plain);
+    record(s, &two_lanes, &reply);
+    const char *page = show(s, &out);
+    check_line(page, "feature_bytes_total{" LABELS "} 96");
+    check_line(page, "step_features_seconds_sum{" LABELS "} 0.00007");
+    check_line(page, "step_features_seconds_count{" LABELS "} 1");
+    buffer_free(&out);
+    rank_signals_close(s);
+}
+END_TEST
+
 START_TEST(steps_are_measured_and_questions_counted)
 {
     struct rank_signals *s = open_signals();
@@ -127,6 +149,7 @@ int main(void)
 {
     Suite *suite = suite_create("rank_signals");
     TCase *tc = tcase_create("all");
+    tcase_add_test(tc, features_are_counted_by_bytes_and_time);
     tcase_add_test(tc, steps_are_measured_and_questions_counted);
     tcase_add_test(tc, refusals_and_losses_are_no_steps);
     tcase_add_test(tc, a_new_stream_has_written_nothing);
