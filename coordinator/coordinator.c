@@ -481,6 +481,7 @@ static int open_parts(struct coordinator *c, struct error *err)
         .pool = c->intake,
         .signals = c->signals,
         .max_prompt_bytes = c->options.max_prompt_bytes,
+        .serves_features = c->options.serves_features,
         .capacity = c->options.queue_capacity,
     };
     atomic_init(&c->admission.n_vocab, tokenizer_vocab_size(c->tok));

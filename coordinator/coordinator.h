@@ -26,6 +26,7 @@ struct coordinator_options {
     const char *chat_template;      /* file; NULL = coordinator/job/served_chat.h says which */
     bool guards_users;              /* texts of messages are no special tokens */
     bool ignores_generation_config; /* of the target, for requests that leave sampling open */
+    bool serves_features;           /* requests for scores may ask for the target's features */
     int http_connections, max_stops, max_texts; /* of the door; of a request */
     const struct target_list *targets;          /* where ranks of groups are; copied */
     struct comm *world;             /* instead of targets: one mpirun for everything; kept */

@@ -171,6 +171,10 @@ static const struct option_row rows[] = {
     {"max-texts", 0, "N", FIELD(options.max_texts), .least = 1, .most = GENERATE_SEQUENCES_MAX,
      .standard_int = GENERATE_SEQUENCES_MAX,
      .help = "texts of one prompt, n, that a request over HTTP may ask for, 1 to 64"},
+    {"serve-features", 0, NULL, FIELD(options.serves_features),
+     .help = "let callers of Score over gRPC have the target's features, which `outrider record` "
+             "writes down: its residual stream at chosen layers, with which draft models are "
+             "trained, and from which much of the target itself can be learned"},
     {"max-prompt-bytes", 0, "N", FIELD(options.max_prompt_bytes), .least = 1,
      .most = GENERATE_PROMPT_BYTES_MAX, .standard_int = 4 << 20, .help = "longest text accepted"},
     OPTION_GROUP("Speculation", "--lookup=session,store --trees=off"),

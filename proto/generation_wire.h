@@ -10,6 +10,7 @@
 #include "base/limits.h"
 #include "base/memory.h"
 #include "base/text/buffer.h"
+#include "model/logits/feature_wish.h"
 #include "model/logits/sampling.h"
 #include "proto/job_end.h"
 #include "speculation/theory/strategy.h"
@@ -205,6 +206,7 @@ struct score_request {
     int n_ids;
     int top_n;
     bool adds_no_special, parses_no_special; /* as of struct generate_request */
+    struct feature_wish features;            /* of at most FEATURE_WISH_MAX boundaries */
 };
 
 struct score_token {
@@ -216,9 +218,16 @@ struct score_token {
     const struct token_alternative *top;
 };
 
+/* The features of tokens first .. + n of the text: [n][n_columns][dim] bf16. */
+struct score_features {
+    int first, n, n_columns, dim;
+    const uint16_t *rows;
+};
+
 struct score_reply {
     int n;
     const struct score_token *tokens;
+    struct score_features features; /* n = 0: none */
 };
 
 struct kv_blocks {

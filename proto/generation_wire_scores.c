@@ -6,7 +6,7 @@
 #include "proto/codec.h"
 #include "proto/generation_wire_parts.h"
 
-enum { SCORE_TOKENS_MAX = 65536, SCORE_TEXT_BYTES_MAX = 4096 };
+enum { SCORE_TOKENS_MAX = 65536, SCORE_TEXT_BYTES_MAX = 4096, SCORE_DIM_MAX = 1 << 20 };
 
 Outrider__Generation__V1__Alternative **
 alternatives_make(struct arena *scratch, const struct token_alternative *top, int n_top)
@@ -48,6 +48,21 @@ static Outrider__Generation__V1__TokenScore **token_scores_make(struct arena *sc
     return list;
 }
 
+static Outrider__Generation__V1__FeatureRows *
+feature_rows_make(struct arena *scratch, const struct score_features *features)
+{
+    size_t row = (size_t)features->n_columns * (size_t)features->dim;
+    Outrider__Generation__V1__FeatureRows *out = arena_take(scratch, 1, sizeof *out);
+    if (!out) return NULL;
+    outrider__generation__v1__feature_rows__init(out);
+    out->first = (uint32_t)features->first;
+    out->columns = (uint32_t)features->n_columns;
+    out->dim = (uint32_t)features->dim;
+    out->rows = (ProtobufCBinaryData){.len = (size_t)features->n * row * sizeof *features->rows,
+                                      .data = codec_lend(features->rows)};
+    return out;
+}
+
 Outrider__Generation__V1__ScoreReply *scores_make(struct arena *scratch,
                                                   const struct score_reply *reply)
 {
@@ -56,6 +71,10 @@ Outrider__Generation__V1__ScoreReply *scores_make(struct arena *scratch,
     outrider__generation__v1__score_reply__init(out);
     out->n_tokens = (size_t)reply->n;
     out->tokens = token_scores_make(scratch, reply);
+    if (reply->features.n > 0) {
+        out->features = feature_rows_make(scratch, &reply->features);
+        if (!out->features) return NULL;
+    }
     return out->tokens ? out : NULL;
 }
 
@@ -118,6 +137,27 @@ out:
     return rc;
 }
 
+static int feature_rows_decode(const Outrider__Generation__V1__FeatureRows *msg,
+                               struct score_features *features, struct error *err)
+{
+    int rc = 0;
+    if (!msg) return 0;
+    TRY(codec_read_int(&features->first, msg->first, 0, SCORE_TOKENS_MAX, "first", err));
+    TRY(codec_read_int(&features->n_columns, msg->columns, 1, FEATURE_WISH_MAX + 1, "columns",
+                       err));
+    TRY(codec_read_int(&features->dim, msg->dim, 1, SCORE_DIM_MAX, "dim", err));
+    size_t row = (size_t)features->n_columns * (size_t)features->dim * sizeof *features->rows;
+    if (msg->rows.len == 0 || msg->rows.len % row) {
+        rc = error_set(err, ERR_FORMAT, "rows has %zu bytes, must be a multiple of %zu",
+                       msg->rows.len, row);
+        goto out;
+    }
+    TRY(codec_read_count(&features->n, msg->rows.len / row, SCORE_TOKENS_MAX, "rows", err));
+    features->rows = (const uint16_t *)(const void *)msg->rows.data;
+out:
+    return rc ? error_wrap(err, "features") : 0;
+}
+
 int scores_decode(const Outrider__Generation__V1__ScoreReply *msg, struct arena *arena,
                   struct score_reply *reply, struct error *err)
 {
@@ -130,6 +170,7 @@ int scores_decode(const Outrider__Generation__V1__ScoreReply *msg, struct arena 
         rc = score_decode(msg->tokens[i], arena, &tokens[i], err);
         if (rc) error_wrap(err, "token %d", i);
     }
+    if (!rc) rc = feature_rows_decode(msg->features, &reply->features, err);
     return rc;
 }
 
@@ -143,6 +184,18 @@ int score_reply_decode(const uint8_t *data, size_t len, struct arena *arena,
     int rc = scores_decode(msg, arena, reply, err);
     if (rc) *reply = (struct score_reply){0};
     return rc;
+}
+
+static Outrider__Generation__V1__FeatureWish *feature_wish_make(struct arena *scratch,
+                                                                const struct feature_wish *wish)
+{
+    Outrider__Generation__V1__FeatureWish *out = arena_take(scratch, 1, sizeof *out);
+    if (!out) return NULL;
+    outrider__generation__v1__feature_wish__init(out);
+    out->n_boundaries = (size_t)wish->n;
+    out->boundaries = codec_lend(wish->boundaries); /* int as uint32_t, the same bits */
+    out->normed = wish->normed;
+    return out;
 }
 
 static const ProtobufCMessage *score_request_build(struct arena *scratch, const void *value)
@@ -161,6 +214,10 @@ static const ProtobufCMessage *score_request_build(struct arena *scratch, const 
         out->_parse_special_case =
             OUTRIDER__GENERATION__V1__SCORE_REQUEST___PARSE_SPECIAL_PARSE_SPECIAL;
         out->parse_special = false;
+    }
+    if (feature_wish_columns(&req->features)) {
+        out->features = feature_wish_make(scratch, &req->features);
+        if (!out->features) return NULL;
     }
     if (req->text) {
         out->input_case = OUTRIDER__GENERATION__V1__SCORE_REQUEST__INPUT_TEXT;
@@ -192,6 +249,20 @@ static int score_input_decode(const Outrider__Generation__V1__ScoreRequest *msg,
     }
 }
 
+static int feature_wish_decode(const Outrider__Generation__V1__FeatureWish *msg,
+                               struct feature_wish *wish, struct error *err)
+{
+    if (!msg) return 0;
+    int rc = codec_read_count(&wish->n, msg->n_boundaries, FEATURE_WISH_MAX, "boundaries", err);
+    for (int i = 0; i < wish->n && !rc; i++) {
+        int least = i ? wish->boundaries[i - 1] + 1 : 0;
+        rc = codec_read_int(&wish->boundaries[i], msg->boundaries[i], least, UINT16_MAX,
+                            "boundaries (ascending)", err);
+    }
+    wish->normed = msg->normed;
+    return rc ? error_wrap(err, "features") : 0;
+}
+
 int score_request_decode(const uint8_t *data, size_t len, struct arena *arena,
                          struct score_request *req, struct error *err)
 {
@@ -203,6 +274,7 @@ int score_request_decode(const uint8_t *data, size_t len, struct arena *arena,
     req->adds_no_special = msg->_add_special_tokens_case && !msg->add_special_tokens;
     req->parses_no_special = msg->_parse_special_case && !msg->parse_special;
     if (!rc) rc = codec_read_int(&req->top_n, msg->top_n, 0, SCORE_TOP_MAX, "top_n", err);
+    if (!rc) rc = feature_wish_decode(msg->features, &req->features, err);
     if (rc) *req = (struct score_request){0};
     return rc;
 }

@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "base/memory.h"
 #include "coordinator/draft/drafter_table.h"
+#include "model/logits/feature_wish.h"
 #include "model/logits/sampling.h"
 #include "model/tokenizer/tokenizer.h"
 #include "speculation/planner/offer.h"
@@ -98,6 +99,15 @@ struct draft_cost {
     int64_t pass_us[DRAFT_MAX];
 };
 
+/* The target's features of committed tokens `first` .. + n of a text: what its residual stream was
+ * at each of them, [n][columns][D] bf16 with the columns that struct drafter's `features` names.
+ * Valid during the call. */
+struct draft_features {
+    int first, n;
+    int n_columns, dim;
+    const uint16_t *rows;
+};
+
 /* KV blocks, of all sequences together; all 0: it has none. */
 struct draft_kv {
     int n_blocks, n_free, n_cached;
@@ -136,12 +146,25 @@ struct drafter {
     const struct block_pool *pool;
     /* Kernels that its backend computes with, and why; NULL: it has no backend. */
     const char *kernels, *kernels_reason;
+    /* The target's features that it reads, of at most FEATURE_WISH_MAX boundaries; NULL: none. With
+     * them the target computes every token of a text that this drafter may guess for, but those
+     * that the drafter knows already (begin). */
+    const struct feature_wish *features;
     /* Lent by the owner; NULL: each guess takes a pass of its own. */
     struct draft_stage *stage;
 };
 
 /* Operations that only some draft models have. NULL: this one cannot. */
 struct model_draft_extra_ops {
+    /* The target has computed tokens of the text, which are committed; set where `features` of
+     * struct drafter is. They come once each and in order, and before the next call of read or
+     * propose, in parts as long as the steps were. The first one is of a token that the drafter had
+     * read when the text got its place (begin), or the next one. Features of guesses that did not
+     * stay do not come. A sequence that has lost its place begins again. After a failure the
+     * sequence has no guesses any more. Errors: ERR_EXHAUSTED, ERR_UNAVAILABLE, ERR_NO_MEMORY. */
+    int (*observe)(struct drafter *drafter, struct sequence *seq,
+                   const struct draft_features *features, struct error *err);
+
     /* Compute threads that are worth it, 1 .. n_cores. NULL: one. Errors: those of opening. */
     int (*count_threads)(const struct drafter_options *options, int n_cores, int *n_threads,
                          struct error *err);
@@ -235,6 +258,8 @@ int drafter_reserve(struct drafter *drafter, struct sequence *seq, int n_positio
 int drafter_read(struct drafter *drafter, const struct draft_reading *readings, int n,
                  struct error *err);
 void drafter_commit(struct drafter *drafter, struct sequence *seq);
+int drafter_observe(struct drafter *drafter, struct sequence *seq,
+                    const struct draft_features *features, struct error *err);
 
 /* Values of struct drafter. */
 int drafter_limit(const struct drafter *drafter);

@@ -88,6 +88,12 @@ void drafters_close(struct drafters *d)
     *d = (struct drafters){0};
 }
 
+const struct feature_wish *drafters_features(const struct drafters *d, const struct sequence *seq)
+{
+    bool may_guess = d->model && !seq->is_score && seq->n_draft > 0 && !seq->lost_draft;
+    return may_guess ? d->model->features : NULL;
+}
+
 bool drafters_look_up(const struct drafters *d)
 {
     for (int i = 0; i < d->n_finders; i++) {

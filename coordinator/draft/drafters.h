@@ -32,6 +32,10 @@ int drafters_open(struct drafters *drafters, struct drafter *model,
 /* Closes the finders. */
 void drafters_close(struct drafters *drafters);
 
+/* The target's features that the draft model wants of a sequence's tokens; NULL: none. */
+const struct feature_wish *drafters_features(const struct drafters *drafters,
+                                             const struct sequence *seq);
+
 /* True if anything can guess for a request that predicts nothing, and if anything is looked up for
  * it. */
 bool drafters_any(const struct drafters *drafters);

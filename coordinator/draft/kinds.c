@@ -118,6 +118,12 @@ void drafter_commit(struct drafter *d, struct sequence *seq)
     d->row->model->commit(d, seq);
 }
 
+int drafter_observe(struct drafter *d, struct sequence *seq, const struct draft_features *features,
+                    struct error *err)
+{
+    return d->row->model->extra.observe(d, seq, features, err);
+}
+
 int drafter_limit(const struct drafter *d)
 {
     return d->limit;

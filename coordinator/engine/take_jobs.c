@@ -15,6 +15,7 @@ static struct sequence_defaults defaults_now(const struct engine *e)
         .threshold = e->options.threshold,
         .context_limit = engine_group(e)->context_limit,
         .vocab_size = engine_group(e)->vocab_size,
+        .n_layers = engine_group(e)->n_layers,
         .ends = &engine_group(e)->ends,
         .sampling = e->options.ignores_generation_config ? NULL : &e->sampling,
         .has_draft = drafters_any(e->options.drafters),

@@ -116,7 +116,12 @@ int admission_fill_score(const struct admission *a, struct job *job,
         .n_ids = req->n_ids,
         .flags = encode_flags(req->adds_no_special, req->parses_no_special),
     };
-    job->score = (struct score_request){.top_n = req->top_n};
+    if (feature_wish_columns(&req->features) && !a->serves_features) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "the target's features are not served here: start the coordinator with "
+                         "--serve-features");
+    }
+    job->score = (struct score_request){.top_n = req->top_n, .features = req->features};
     return fill_prompt(a, &job->prompt, &from, err);
 }
 

@@ -18,6 +18,7 @@ struct admission {
     struct signals *signals; /* counts what is refused */
     struct pool *pool;       /* of threads that decode requests and turn their text into ids */
     int max_prompt_bytes;
+    bool serves_features; /* requests may ask for the target's features */
     int capacity;         /* jobs that may wait, in the queues and for their first round */
     atomic_int n_waiting; /* of JOB_GENERATE and JOB_SCORE */
     atomic_int n_vocab;   /* ids of the group that serves; the tokenizer's until there is one */
@@ -31,7 +32,7 @@ int admission_message_bytes(const struct admission *admission);
 /* Gives a job its request: job->prompt gets the ids given or those of the text, and job->generate
  * or job->score a copy of the rest. The request may be forgotten then.
  * Errors: ERR_ARGUMENT an id is outside of the vocabulary, or the text is too long;
- * ERR_UNSUPPORTED, ERR_NO_MEMORY; those of tokenizer_encode. */
+ * ERR_UNSUPPORTED, also features that are not served; ERR_NO_MEMORY; those of tokenizer_encode. */
 int admission_fill_generate(const struct admission *admission, struct job *job,
                             const struct generate_request *request, struct error *err);
 int admission_fill_score(const struct admission *admission, struct job *job,

@@ -96,7 +96,12 @@ static const struct score_reply *pack_scores(struct packer *p, const struct scor
         tokens[i].text = text;
         tokens[i].top = top;
     }
-    if (copy) copy->tokens = tokens;
+    const struct score_features *features = &scores->features;
+    size_t n = (size_t)features->n * (size_t)features->n_columns * (size_t)features->dim;
+    const uint16_t *rows = packer_array(p, features->rows, n, sizeof *rows);
+    if (!copy) return NULL;
+    copy->tokens = tokens;
+    copy->features.rows = rows;
     return copy;
 }
 

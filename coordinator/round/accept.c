@@ -19,9 +19,11 @@ static int send_scores(struct round *r, struct round_lane *lane, struct error *e
     const struct tokenizer *tok = r->tools->tok;
     int rc = 0;
     if (lane->plan.n_scored) {
+        struct score_features features;
+        TRY(round_list_features(r, lane, &features, err));
         TRY(score_send(&lane->plan, &r->wants[lane->first_want],
                        &r->result.slices[lane->first_want], target_description(r->tools->target),
-                       tok, &r->arena, err));
+                       &features, tok, &r->arena, err));
     }
     bool is_echoed = seq->job->generate.echo && seq->index == 0;
     while (is_echoed && lane->plan.is_last && seq->n_scored < seq->n_prompt) {

@@ -193,7 +193,7 @@ int round_commit(struct round *r, struct round_lane *lane, const struct round_ac
 {
     struct sequence *seq = lane->seq;
     struct block_pool *pool = r->tools->target_pool;
-    int rc = 0;
+    int rc = 0, first = seq->n_target_kv;
     if (!lane->plan.is_last) {
         seq->n_target_kv += lane->plan.n_tokens;
     } else {
@@ -218,6 +218,7 @@ int round_commit(struct round *r, struct round_lane *lane, const struct round_ac
      * more is given back. */
     prefix_cache_publish(&seq->target_blocks, pool, seq->tokens, seq->n_target_kv);
     block_table_give_up(&seq->target_blocks, pool, seq->n_target_kv);
+    round_show_features(r, lane, first);
     if (!seq->is_score) drafters_commit(r->tools->drafters, seq);
 out:
     return rc;

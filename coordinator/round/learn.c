@@ -143,6 +143,8 @@ static void record(struct round *r)
         .n_lanes = r->n_step_lanes,
         .bytes_sent = cost->bytes_sent,
         .bytes_received = cost->bytes_received,
+        .feature_bytes = cost->feature_bytes,
+        .feature_us = cost->feature_us,
         .expected_us = (int64_t)r->plan.expected_us,
         .has_guesses = has_guesses,
     };

@@ -6,6 +6,7 @@
 #include "base/guess_tree.h"
 #include "base/memory.h"
 #include "coordinator/round/tools.h"
+#include "proto/generation_wire.h"
 #include "proto/job_end.h"
 
 /* A sequence's share of a step. */
@@ -109,6 +110,23 @@ int round_merge(struct round *r, struct error *err);
 /* Says whether the lane has an answer; not if its job has ended in the step, or if the ranks have
  * refused its part, which ends it. */
 bool round_take_answer(struct round *r, struct round_lane *lane);
+
+/* coordinator/round/features.c: the step's tokens whose features are wanted, of the lanes that are
+ * in it. */
+void round_want_features(struct round *r);
+/* The features of rows[n] of the lane's tokens, ascending, with the columns of `wish`, which the
+ * step's wish holds; they are lent by the target or lie in the round's arena. NULL: err says why,
+ * ERR_INTERNAL none came, ERR_NO_MEMORY. */
+const uint16_t *round_features(struct round *r, const struct round_lane *lane,
+                               const struct feature_wish *wish, const int *rows, int n,
+                               struct error *err);
+/* Lists the features that the lane's request asks for, of the tokens before those that this step
+ * scores; n = 0: it asks for none. Errors: as round_features. */
+int round_list_features(struct round *r, const struct round_lane *lane,
+                        struct score_features *features, struct error *err);
+/* Shows the draft model the features of the tokens from `first` on that this step has computed and
+ * that are committed, if it reads features. Without them the sequence has no draft any more. */
+void round_show_features(struct round *r, struct round_lane *lane, int first);
 
 /* coordinator/round/accept.c: how many of the lane's guesses stay, and which token comes after
  * them. What is scored of the prompt is sent before. Errors: ERR_NO_MEMORY, those of score.h. */

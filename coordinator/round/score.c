@@ -10,6 +10,8 @@
 
 enum { TEXT_BYTES = 64 }; /* of a token; a longer one is shown empty */
 
+static const struct score_features no_features;
+
 const char *score_token_text(const struct tokenizer *tok, int32_t id, struct arena *arena)
 {
     struct error ignored;
@@ -96,9 +98,10 @@ const struct token_logprob *score_list_logprobs(const struct target_row *rows, c
     return list;
 }
 
-static int send(struct sequence *seq, const struct score_token *tokens, int n, struct error *err)
+static int send(struct sequence *seq, const struct score_token *tokens, int n,
+                const struct score_features *features, struct error *err)
 {
-    const struct score_reply scores = {.n = n, .tokens = tokens};
+    const struct score_reply scores = {.n = n, .tokens = tokens, .features = *features};
     struct reply *reply = seq->job->reply;
     seq->n_scored += n;
     return seq->is_score ? reply->ops->scores(reply, &scores, err)
@@ -115,7 +118,7 @@ int score_send_plain(struct sequence *seq, int begin, int end, const struct toke
         int32_t id = seq->job->prompt.data[(size_t)begin + i];
         tokens[i] = (struct score_token){.id = id, .text = score_token_text(tok, id, arena)};
     }
-    return send(seq, tokens, (int)n, err);
+    return send(seq, tokens, (int)n, &no_features, err);
 }
 
 int score_finish(struct sequence *seq, const struct tokenizer *tok, struct error *err)
@@ -125,7 +128,7 @@ int score_finish(struct sequence *seq, const struct tokenizer *tok, struct error
     const struct score_token token = {.id = seq->job->prompt.data[0], .text = text};
     if (seq->n_scored > 0) return 0;
     tokenizer_token_text(tok, token.id, text, sizeof text, &ignored);
-    return send(seq, &token, 1, err);
+    return send(seq, &token, 1, &no_features, err);
 }
 
 /* The token that one row scores. */
@@ -152,7 +155,8 @@ static int score_row(struct score_token *token, int32_t id, const struct slice_r
 
 int score_send(const struct lane_plan *plan, const struct lane_want *wants,
                const struct slice_row *const *slices, const struct target_description *target,
-               const struct tokenizer *tok, struct arena *arena, struct error *err)
+               const struct score_features *features, const struct tokenizer *tok,
+               struct arena *arena, struct error *err)
 {
     struct sequence *seq = plan->seq;
     int rc = 0, n = plan->n_scored;
@@ -164,7 +168,7 @@ int score_send(const struct lane_plan *plan, const struct lane_want *wants,
         TRY(score_row(&tokens[i], wants[i].wish->ids[0], slices[i], target->n_slices,
                       n_alternatives(seq), tok, arena, err));
     }
-    rc = send(seq, tokens, n, err);
+    rc = send(seq, tokens, n, features, err);
 out:
     return rc;
 }

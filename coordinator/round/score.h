@@ -4,6 +4,7 @@
 #pragma once
 
 #include "coordinator/schedule/scheduler.h"
+#include "proto/generation_wire.h"
 
 /* The text of one token, in arena; "" where there is no room. */
 const char *score_token_text(const struct tokenizer *tok, int32_t id, struct arena *arena);
@@ -12,12 +13,13 @@ const char *score_token_text(const struct tokenizer *tok, int32_t id, struct are
 int score_list_wants(const struct lane_plan *plan, int lane, struct lane_want *wants,
                      struct arena *arena, struct error *err);
 
-/* Checks what came for the wants, and sends the scores of their tokens; before the first of them
- * the token that has none. Errors: ERR_INTERNAL the workers' numbers make no sense, ERR_NO_MEMORY,
- * those of the reply. */
+/* Checks what came for the wants, and sends the scores of their tokens with the features (n = 0:
+ * none); before the first of them the token that has none. Errors: ERR_INTERNAL the workers'
+ * numbers make no sense, ERR_NO_MEMORY, those of the reply. */
 int score_send(const struct lane_plan *plan, const struct lane_want *wants,
                const struct slice_row *const *slices, const struct target_description *target,
-               const struct tokenizer *tok, struct arena *arena, struct error *err);
+               const struct score_features *features, const struct tokenizer *tok,
+               struct arena *arena, struct error *err);
 
 /* The log-probabilities of ids[n], each with those of its row's best; rows[i] wanted logprobs and
  * says what ids[i] was drawn from. In arena; NULL: there is no room. */

@@ -114,6 +114,7 @@ int round_build(struct round *r, struct error *err)
         lane->err.code = 0;
         r->n_tokens += r->step_lanes[r->n_step_lanes++].n_tokens;
     }
+    round_want_features(r);
     return 0;
 }
 
@@ -121,7 +122,10 @@ int round_send(struct round *r, struct error *err)
 {
     r->verify_us = clock_now_us();
     r->cost = (struct target_cost){0};
-    r->query = (struct target_query){r->step_lanes, r->n_step_lanes, r->wants, r->n_wants};
+    r->query.lanes = r->step_lanes;
+    r->query.n_lanes = r->n_step_lanes;
+    r->query.wants = r->wants;
+    r->query.n_wants = r->n_wants;
     return target_verify_send(r->tools->target, &r->query, &r->arena, &r->question, &r->result,
                               &r->cost, err);
 }

@@ -10,6 +10,8 @@ struct planning {
     int n;
     struct round_plan *plan;
     int n_tokens, n_rows;                    /* that the step still has room for */
+    int tokens_max;                          /* of the step */
+    struct feature_wish features;            /* that its lanes may want */
     int n_decoding;                          /* lanes of the plan that decode */
     struct sequence *readers[SEQUENCES_MAX]; /* for which the draft reads, the urgent ones first */
     int n_readers, n_urgent;

@@ -15,6 +15,13 @@ void places_reuse_draft(struct sequence *seq, struct drafter *model)
     seq->counters.draft_reused = (uint32_t)n;
 }
 
+void places_reuse_target(struct sequence *seq, struct block_pool *target_pool,
+                         const struct drafters *drafters)
+{
+    bool needs_features = drafters_features(drafters, seq) != NULL;
+    sequence_reuse(seq, target_pool, needs_features ? seq->n_draft_kv : seq->n_tokens);
+}
+
 int places_give(struct sequence *seq, int slot, struct block_pool *target_pool,
                 struct drafters *drafters, struct error *err)
 {
@@ -22,8 +29,8 @@ int places_give(struct sequence *seq, int slot, struct block_pool *target_pool,
     if (rc) return rc;
     seq->slot = slot;
     seq->is_evicted = false;
-    sequence_reuse(seq, target_pool);
     if (drafters->model && seq->n_draft > 0) places_reuse_draft(seq, drafters->model);
+    places_reuse_target(seq, target_pool, drafters);
     return 0;
 }
 

@@ -14,6 +14,11 @@ struct sequence;
 int places_give(struct sequence *seq, int slot, struct block_pool *target_pool,
                 struct drafters *drafters, struct error *err);
 
+/* Takes over what others have published of the beginning of the text: all of it, or, where the
+ * draft model reads the target's features, only as much as that knows. */
+void places_reuse_target(struct sequence *seq, struct block_pool *target_pool,
+                         const struct drafters *drafters);
+
 /* As sequence_reuse, but for the draft model: takes over what it knows of the beginning of the
  * text. */
 void places_reuse_draft(struct sequence *seq, struct drafter *model);

@@ -6,6 +6,7 @@
 #include "base/least.h"
 #include "coordinator/draft/trees_option.h"
 #include "coordinator/schedule/parts.h"
+#include "coordinator/schedule/places.h"
 #include "coordinator/sequence/sequence.h"
 
 enum {
@@ -14,6 +15,7 @@ enum {
     /* Bytes of the answer to the scores of one step; a row has them for every slice. */
     SCORE_BYTES_MAX = 8 << 20,
     SCORE_ITEM_BYTES = 16,
+    SCORE_FEATURE_BYTES_MAX = 8 << 20, /* of one text in a step */
     /* Tokens of texts that finders read in a round: together, and of each text at least. A token
      * takes them about 0.2 us. */
     FINDERS_TOKENS = 1024,
@@ -165,7 +167,7 @@ static void plan_decoding(struct planning *p, int n_feeding)
 /* Tokens of prompts that this step may have. */
 static int prompt_room(const struct planning *p)
 {
-    int used = p->s->target->max_step_tokens - p->n_tokens;
+    int used = p->tokens_max - p->n_tokens;
     double stretch = p->s->step_stretch;
     int rows = p->n_decoding == 0
                    ? planner_rows_alone(p->s->planner, fmax(stretch, reading_stretch), used,
@@ -181,7 +183,12 @@ static int scored_room(const struct planning *p, const struct sequence *seq)
     const struct job *job = seq->job;
     int n_top = seq->is_score ? job->score.top_n : job->generate.logprobs;
     int row_bytes = (n_top + 1) * SCORE_ITEM_BYTES * p->s->target->n_slices;
-    return least(p->n_rows, SCORE_BYTES_MAX / row_bytes);
+    int n = least(p->n_rows, SCORE_BYTES_MAX / row_bytes);
+    const struct feature_wish *wish = sequence_features(seq);
+    if (!wish) return n;
+    if (!feature_wish_holds(&p->features, wish)) return 0; /* another text's wish comes first */
+    size_t feature_bytes = features_bytes(wish, p->s->target->dim, 1);
+    return least(n, (int)(SCORE_FEATURE_BYTES_MAX / feature_bytes));
 }
 
 /* Tokens fed that leave the last one to a round with guesses: with a K of its own the lane waits
@@ -219,6 +226,23 @@ static void plan_prompt(struct planning *p, struct sequence *seq, int room)
     p->n_rows -= lane->n_scored;
 }
 
+/* The features that lanes of this step may want: those of the draft model, and of the oldest text
+ * that is scored with features, which is never kept waiting by others that want other ones. A reply
+ * has room for the features of so many tokens. */
+static void plan_features(struct planning *p)
+{
+    const struct drafter *model = p->s->drafters->model;
+    const struct feature_wish *wish = NULL;
+    if (model && model->features) feature_wish_add(&p->features, model->features);
+    for (int i = 0; i < p->n && !wish; i++) {
+        if (feeds(p->seqs[i])) wish = sequence_features(p->seqs[i]);
+    }
+    if (wish) feature_wish_add(&p->features, wish);
+    p->tokens_max =
+        least(p->s->target->max_step_tokens, features_rows_max(&p->features, p->s->target->dim));
+    p->n_tokens = p->tokens_max;
+}
+
 /* A prompt that is read, and how much of it in this step. */
 struct feeding {
     struct sequence *seq;
@@ -230,7 +254,7 @@ static int list_feeding(const struct planning *p, struct feeding *list)
     int n = 0;
     for (int i = 0; i < p->n; i++) {
         if (!feeds(p->seqs[i])) continue;
-        sequence_reuse(p->seqs[i], p->s->target_pool);
+        places_reuse_target(p->seqs[i], p->s->target_pool, p->s->drafters);
         list[n++] = (struct feeding){.seq = p->seqs[i]};
     }
     return n;
@@ -477,12 +501,12 @@ void scheduler_plan(struct scheduler *s, struct sequence **seqs, int n, struct r
         .seqs = seqs,
         .n = n,
         .plan = plan,
-        .n_tokens = s->target->max_step_tokens,
         .n_rows = s->target->max_step_rows,
     };
     int n_feeding = 0;
     plan->n_lanes = plan->n_readings = plan->n_tokens = plan->n_prompt = plan->n_tails = 0;
     s->n_rounds++;
+    plan_features(&p);
     read_texts(&p);
     for (int i = 0; i < n; i++) {
         n_feeding += feeds(seqs[i]) ? 1 : 0;

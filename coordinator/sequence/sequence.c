@@ -217,6 +217,17 @@ out:
     return rc;
 }
 
+static int check_features(const struct feature_wish *wish, const struct sequence_defaults *defaults,
+                          struct error *err)
+{
+    int last = wish->n ? wish->boundaries[wish->n - 1] : 0;
+    if (last <= defaults->n_layers) return 0;
+    return error_set(err, ERR_ARGUMENT,
+                     "boundary %d does not exist: the target has %d layers, and its last boundary "
+                     "is %d",
+                     last, defaults->n_layers, defaults->n_layers);
+}
+
 /* Settles the parameters of a request for a text. */
 static int settle_request(struct sequence *seq, const struct tokenizer *tok,
                           const struct sequence_defaults *defaults, struct error *err)
@@ -285,6 +296,7 @@ int sequence_open(struct sequence **seq, struct job *job, int index, const struc
     s->n_prompt = s->n_tokens = (int)job->prompt.n;
     s->speculation_off = "";
     if (s->is_score) {
+        TRY(check_features(&job->score.features, defaults, err));
         s->n_tokens = s->end = s->n_prompt - 1; /* nothing follows the last one */
     } else {
         TRY(settle_request(s, tok, defaults, err));
@@ -309,6 +321,12 @@ bool sequence_scores_prompt(const struct sequence *seq)
 {
     const struct generate_request *req = &seq->job->generate;
     return seq->is_score || (req->echo && req->logprobs >= 0 && seq->index == 0);
+}
+
+const struct feature_wish *sequence_features(const struct sequence *seq)
+{
+    bool wants = seq->is_score && feature_wish_columns(&seq->job->score.features) > 0;
+    return wants ? &seq->job->score.features : NULL;
 }
 
 int sequence_open_tokens(struct sequence *seq, int block_tokens, struct error *err)
@@ -350,15 +368,15 @@ void sequence_admit(struct sequence *seq)
     seq->counters.queue_us = (uint64_t)(seq->admitted_us - seq->job->arrived_us);
 }
 
-void sequence_reuse(struct sequence *seq, struct block_pool *target_pool)
+void sequence_reuse(struct sequence *seq, struct block_pool *target_pool, int n_most)
 {
     struct block_table *table = &seq->target_blocks;
     bool must_read_all = sequence_scores_prompt(seq) && seq->n_scored < seq->n_prompt;
     bool has_own =
         table->n_known < table->n || seq->n_target_kv != table->n * target_pool->block_tokens;
     if (must_read_all || has_own) return;
-    int before = seq->n_target_kv;
-    seq->n_target_kv = prefix_cache_take(table, target_pool, seq->tokens, seq->n_tokens);
+    int before = seq->n_target_kv, n = n_most < seq->n_tokens ? n_most + 1 : seq->n_tokens;
+    seq->n_target_kv = prefix_cache_take(table, target_pool, seq->tokens, n);
     if (seq->admitted_us && seq->n_tokens == seq->n_prompt && seq->counters.preemptions == 0) {
         seq->counters.target_reused += (uint32_t)(seq->n_target_kv - before);
     }

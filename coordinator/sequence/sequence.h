@@ -72,7 +72,7 @@ struct sequence_defaults {
     int n_draft; /* -1 = by strategy */
     enum strategy strategy;
     float threshold;
-    int context_limit, vocab_size;            /* of the target */
+    int context_limit, vocab_size, n_layers;  /* of the target */
     const struct end_ids *ends;               /* of its texts; NULL = none */
     const struct sampling_defaults *sampling; /* of its texts; NULL = none */
     bool has_draft;
@@ -100,12 +100,15 @@ void sequence_close(struct sequence *seq);
 int sequence_open_tokens(struct sequence *seq, int block_tokens, struct error *err);
 /* The place is the sequence's: what it reuses and how long it waited is noted. */
 void sequence_admit(struct sequence *seq);
-/* Takes over what others have published of the beginning of its text since it got its place, as
- * long as it has computed nothing of its own. */
-void sequence_reuse(struct sequence *seq, struct block_pool *target_pool);
+/* Takes over what others have published of the first n_most tokens of its text since it got its
+ * place, as long as it has computed nothing of its own. */
+void sequence_reuse(struct sequence *seq, struct block_pool *target_pool, int n_most);
 
 /* True if the rows of its prompt are wanted, too: then the target must read all of it. */
 bool sequence_scores_prompt(const struct sequence *seq);
+
+/* The target's features that its request asks for, of the tokens of its prompt; NULL: none. */
+const struct feature_wish *sequence_features(const struct sequence *seq);
 
 /* True if guesses for it must not come from texts that were made here. */
 bool sequence_ignores_texts(const struct sequence *seq);

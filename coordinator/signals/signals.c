@@ -243,6 +243,8 @@ void signals_round(struct signals *s, const struct signals_round *round)
     observe(s, SIGNAL_STEP_LANES, round->n_lanes);
     signals_add(s, SIGNAL_STEP_BYTES, 0, (int64_t)round->bytes_sent);
     signals_add(s, SIGNAL_STEP_BYTES, 1, (int64_t)round->bytes_received);
+    signals_add(s, SIGNAL_FEATURE_BYTES, 0, (int64_t)round->feature_bytes);
+    signals_add(s, SIGNAL_FEATURE_TIME, 0, round->feature_us);
 }
 
 static void count_drafters(struct signals *s, const struct signals_commit *c)

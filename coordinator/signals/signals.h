@@ -71,7 +71,9 @@ struct signals_round {
     int64_t part_us[SIGNALS_PARTS];
     int n_tokens, n_rows, n_lanes;
     uint64_t bytes_sent, bytes_received;
-    int64_t expected_us; /* by the planner, of all parts; 0 = it has not said */
+    uint64_t feature_bytes; /* of bytes_received */
+    int64_t feature_us;     /* of part_us[SIGNALS_VERIFY], on rank 0 */
+    int64_t expected_us;    /* by the planner, of all parts; 0 = it has not said */
     bool has_guesses;
 };
 

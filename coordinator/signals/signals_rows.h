@@ -86,6 +86,10 @@ SIGNAL(HISTOGRAM, STEP_LANES, "step_lanes", "Batch size: texts that share a step
        SIZES(step_sizes))
 SIGNAL(COUNTER, STEP_BYTES, "step_bytes_total", "Bytes of steps to and from all ranks.",
        BY("direction", directions))
+SIGNAL(COUNTER, FEATURE_BYTES, "feature_bytes_total",
+       "Bytes of the target's features that came with steps, of step_bytes_total.")
+SIGNAL(COUNTER, FEATURE_TIME, "feature_seconds_total",
+       "Time in which rank 0 has read them, a part of its computing.", .scale = METRIC_US)
 SIGNAL(COUNTER, DRAFT_PREFIX_HITS, "draft_prefix_cache_hits_total",
        "Prompt tokens that the draft need not compute again.")
 SIGNAL(COUNTER, ENDS, "job_ends_total", "Requests that have ended, refused ones included, by end.",

@@ -32,13 +32,14 @@ static int64_t bytes_of_rows(const struct step_row *rows, int n, const struct ta
     return n_bytes;
 }
 
-/* Returns the bytes of logits in the answers of all ranks, at most. Rows cost about the same
- * whatever is asked of them, but a whole vocabulary of each takes its time on the way. */
+/* Returns the bytes of logits and features in the answers of all ranks, at most. Rows cost about
+ * the same whatever is asked of them, but a whole vocabulary of each takes its time on the way. */
 static int64_t bytes_of(const struct step *step, const struct target_description *d)
 {
     int64_t n_bytes = 0;
     for (int i = 0; i < step->n_lanes; i++) {
         n_bytes += bytes_of_rows(step->lanes[i].rows, step->lanes[i].n_rows, d);
+        n_bytes += (int64_t)features_bytes(&step->features, d->dim, step->lanes[i].n_features);
     }
     for (int i = 0; i < step->n_more; i++) {
         n_bytes += bytes_of_rows(step->more[i].rows, step->more[i].n_rows, d);

@@ -36,12 +36,13 @@ struct target {
     uint64_t last_id;
     int64_t sent_us; /* when the last step was sent */
     struct buffer out, in;
-    struct arena replies; /* decoded replies, one step long */
-    struct arena told;    /* of `conventions` */
+    /* Decoded replies: of a step, until the next one, and of a further question about it. */
+    struct arena replies, further;
+    struct arena told; /* of `conventions` */
     struct target_conventions conventions;
 };
 
-enum { REPLY_ARENA_BYTES = 96 << 20, TOLD_ARENA_BYTES = 4 << 20 };
+enum { REPLY_ARENA_BYTES = (96 << 20) + FEATURE_BYTES_MAX, TOLD_ARENA_BYTES = 4 << 20 };
 
 static const struct target_conventions no_conventions = {.template_file = "",
                                                          .chat_template = "",
@@ -64,6 +65,7 @@ int target_open(struct target **target, const struct target_options *options, st
     t->step_timeout_s = options->step_timeout_s;
     t->conventions = no_conventions;
     TRY(arena_open(&t->replies, REPLY_ARENA_BYTES, err));
+    TRY(arena_open(&t->further, REPLY_ARENA_BYTES, err));
     TRY(arena_open(&t->told, TOLD_ARENA_BYTES, err));
     TRY(rpc_client_open(&t->client, &client, err));
     *target = t;
@@ -81,6 +83,7 @@ void target_close(struct target *t)
     buffer_free(&t->out);
     buffer_free(&t->in);
     arena_close(&t->replies);
+    arena_close(&t->further);
     arena_close(&t->told);
     free(t);
 }
@@ -305,11 +308,12 @@ int target_poll(struct target *t, struct error *err)
 }
 
 /* Decodes one rank's reply and checks that it answers this step. */
-static int take_reply(struct target *t, int rank, const uint8_t *data, size_t len,
+static int take_reply(struct target *t, int rank, bool is_step, const uint8_t *data, size_t len,
                       struct step_reply *reply, struct error *err)
 {
     const struct target_description *d = &t->links[rank].description;
-    int rc = step_reply_decode(data, len, d->vocab_size, d->n_slices, &t->replies, reply, err);
+    struct arena *arena = is_step ? &t->replies : &t->further;
+    int rc = step_reply_decode(data, len, d->vocab_size, d->n_slices, arena, reply, err);
     if (!rc && reply->id != t->last_id) {
         rc = error_set(err, ERR_FORMAT, "it answers step %llu instead of %llu",
                        (unsigned long long)reply->id, (unsigned long long)t->last_id);
@@ -403,6 +407,53 @@ static int place_slices(const struct target *t, int rank, const struct step_repl
     return error_set(err, ERR_FORMAT, "%d rows came instead of %d", reply->n_rows, n_taken);
 }
 
+/* True if one of the elements is NaN or infinite. */
+static bool has_no_number(const struct lane_features *features)
+{
+    bool has = false;
+    for (int i = 0; i < features->n; i++) {
+        has |= (features->data[i] & 0x7f80) == 0x7f80;
+    }
+    return has;
+}
+
+/* Gives each lane that wants features its own; all other ranks send none. Lanes that were left out
+ * have none. Features that are not numbers are dropped, as if the rank had had none: what follows
+ * from them would not be numbers either. */
+static int place_features(const struct target *t, int rank, const struct step *step,
+                          const struct step_reply *reply, struct target_answer *answer,
+                          struct target_cost *cost, struct error *err)
+{
+    int n_taken = 0, next = 0, dim = t->links[0].description.dim;
+    for (int i = 0; i < step->n_lanes && rank == 0 && !reply->feature_error; i++) {
+        while (next < answer->n_refused && answer->refused[next].lane < i) {
+            next++;
+        }
+        bool is_refused = next < answer->n_refused && answer->refused[next].lane == i;
+        size_t bytes = features_bytes(&step->features, dim, step->lanes[i].n_features);
+        if (is_refused || bytes == 0) continue;
+        if (n_taken == reply->n_features ||
+            (size_t)reply->features[n_taken].n * sizeof(uint16_t) != bytes) {
+            return error_set(err, ERR_FORMAT, "the features of lane %d are not %zu bytes", i,
+                             bytes);
+        }
+        struct lane_features features = reply->features[n_taken++];
+        cost->feature_bytes += bytes;
+        if (has_no_number(&features)) {
+            answer->feature_error = "they are not numbers";
+        } else {
+            answer->features[i] = features;
+        }
+    }
+    if (n_taken != reply->n_features) {
+        return error_set(err, ERR_FORMAT, "features of %d lanes came, which nobody wants",
+                         reply->n_features - n_taken);
+    }
+    if (rank == 0 && reply->feature_error) answer->feature_error = reply->feature_error;
+    cost->feature_us += reply->feature_us;
+    return 0;
+}
+
 static void note_times(const struct step_reply *reply, struct target_cost *slowest)
 {
     int64_t compute = reply->compute_us, collective = reply->collective_us;
@@ -469,12 +520,13 @@ static int gather(struct target *t, const struct step *step, struct arena *arena
         int rc = receive_reply(t, i, &data, &len, deadline_us, err);
         if (rc) return rc;
         slowest->bytes_received += len;
-        if (take_reply(t, i, data, len, &reply, err)) return lose(t, i, err);
+        if (take_reply(t, i, step->n_lanes > 0, data, len, &reply, err)) return lose(t, i, err);
         if (reply.error_text) {
             error_set(&refusal, ERR_INTERNAL, "rank %d refused the step: %.400s", i,
                       reply.error_text);
         } else if (!refusal.code && (take_refusals(&reply, i, step->n_lanes, answer, err) ||
-                                     place_slices(t, i, &reply, arena, answer, err))) {
+                                     place_slices(t, i, &reply, arena, answer, err) ||
+                                     place_features(t, i, step, &reply, answer, slowest, err))) {
             return lose(t, i, err);
         }
         note_times(&reply, slowest);
@@ -522,6 +574,11 @@ static int answer_begin(const struct target *t, const struct step *step, struct 
     }
     list_row_lanes(step, (int)n_rows, lanes);
     answer->row_lanes = lanes;
+    answer->features = arena_take(arena, (size_t)step->n_lanes, sizeof *answer->features);
+    if (!answer->features) return error_set(err, ERR_NO_MEMORY, "too many lanes for one step");
+    for (int i = 0; i < step->n_lanes; i++) {
+        answer->features[i] = (struct lane_features){0};
+    }
     for (size_t r = 0; r < n_rows; r++) {
         answer->failures[r] = NULL;
     }
@@ -537,7 +594,8 @@ int target_step_send(struct target *t, struct step *step, struct arena *arena,
         return error_set(err, ERR_UNAVAILABLE, "the target group is not connected");
     }
     TRY(answer_begin(t, step, arena, answer, err));
-    arena_reset(&t->replies);
+    if (step->n_lanes) arena_reset(&t->replies);
+    arena_reset(&t->further);
     step->id = ++t->last_id;
     TRY(step_encode(&t->out, step, err));
     step_watch_begin(&t->watch, step, target_description(t), start_us);
@@ -561,6 +619,8 @@ int target_step_receive(struct target *t, const struct step *step, struct arena 
     cost->bytes_received += slowest.bytes_received;
     cost->compute_us += slowest.compute_us;
     cost->collective_us += slowest.collective_us;
+    cost->feature_us += slowest.feature_us;
+    cost->feature_bytes += slowest.feature_bytes;
     cost->total_us += clock_now_us() - t->sent_us;
     return rc;
 }

@@ -26,6 +26,8 @@ struct target_cost {
     int64_t step_us;                     /* both, of the step alone, without further questions */
     uint64_t bytes_sent, bytes_received; /* all ranks */
     uint64_t more_rows;                  /* rows asked for a second time */
+    int64_t feature_us;                  /* of rank 0's computing: reading the features */
+    uint64_t feature_bytes;              /* of bytes_received */
 };
 
 /* Does not connect. */
@@ -74,6 +76,8 @@ struct target_answer {
     const int *row_lanes; /* [n_rows] the step's lane of each row; -1: of a lane in the past */
     int n_refused;        /* lanes that the ranks left out, ascending, with the reason */
     const struct lane_refusal *refused;
+    struct lane_features *features; /* [n_lanes] of the step; n = 0: none */
+    const char *feature_error;      /* why lanes that wanted some have none; NULL = they have */
 };
 
 /* Sends the step to every rank. The answer is made ready for its slices, which will lie in arena.
@@ -87,9 +91,9 @@ int target_step_send(struct target *target, struct step *step, struct arena *are
 bool target_has_answered(struct target *target);
 
 /* Waits for all replies to the step that was sent. What the arrays of the slices point to is valid
- * until the next step. Errors: ERR_UNAVAILABLE, ERR_TIMEOUT the group is lost (disconnected);
- * ERR_INTERNAL, ERR_FORMAT a rank refused the step as a whole: the text says why, and the group
- * stays. */
+ * until the next step or question, and the features until the next step with lanes. Errors:
+ * ERR_UNAVAILABLE, ERR_TIMEOUT the group is lost (disconnected); ERR_INTERNAL, ERR_FORMAT a rank
+ * refused the step as a whole: the text says why, and the group stays. */
 int target_step_receive(struct target *target, const struct step *step, struct arena *arena,
                         struct target_answer *answer, struct target_cost *cost, struct error *err);
 
@@ -117,6 +121,7 @@ struct target_query {
     int n_lanes;
     const struct lane_want *wants; /* [n_wants] grouped by lane in ascending order */
     int n_wants;
+    struct feature_wish features; /* of the lanes that want some (n_features) */
 };
 
 /* A query that the ranks have. */
@@ -133,6 +138,9 @@ struct target_result {
                                          unless drafters learn from it (lists_best) */
     const struct slice_row **slices;  /* [n_wants] what came of the others */
     const struct error **lane_errors; /* [n_lanes] why a lane has no rows; NULL = it has them */
+    const struct lane_features *features; /* [n_lanes] until the next step; n = 0: none */
+    int feature_dim;                      /* D of the target */
+    const char *feature_error; /* why lanes that wanted some have none; NULL = they have them */
 };
 
 /* Sends the step of a query. query and question must stay until target_verify_merge; until then

@@ -273,7 +273,8 @@ int target_verify_send(struct target *t, const struct target_query *query, struc
         return error_set(err, ERR_NO_MEMORY, "too many rows for one step");
     }
     memset(result->lane_errors, 0, n_lanes * sizeof *result->lane_errors);
-    question->step = (struct step){.n_lanes = query->n_lanes, .lanes = query->lanes};
+    question->step = (struct step){
+        .n_lanes = query->n_lanes, .lanes = query->lanes, .features = query->features};
     step_fit(&question->step, question->rows, query->n_wants);
     rc = target_step_send(t, &question->step, arena, &question->answer, cost, err);
 out:
@@ -297,6 +298,9 @@ int target_verify_merge(struct target *t, const struct target_query *query, stru
         TRY(ask_more(t, &known, arena, cost, err));
     }
     result->slices = known.slices;
+    result->features = answer->features;
+    result->feature_error = answer->feature_error;
+    result->feature_dim = target_description(t)->dim;
     for (int w = 0; w < query->n_wants; w++) {
         const struct error *failure = result->rows[w].failure;
         if (failure) result->lane_errors[query->wants[w].lane] = failure;

@@ -76,7 +76,7 @@ static void send_echo(struct rpc_call *call)
     const struct score_token tokens[] = {
         {.id = 3, .text = "x"},
         {.id = 4, .text = "y", .has_logprob = true, .logprob = -0.5f, .n_top = 1, .top = top}};
-    const struct score_reply echo = {2, tokens};
+    const struct score_reply echo = {.n = 2, .tokens = tokens};
     send_reply(call, &(struct generate_reply){.echo = &echo});
 }
 

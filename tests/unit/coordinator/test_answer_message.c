@@ -6,7 +6,7 @@
 
 #include "tests/support/check_util.h"
 
-enum { N_TOP = 3, N_IDS = 4 };
+enum { N_TOP = 3, N_IDS = 4, N_ELEMENTS = 24 };
 
 static struct error err;
 static struct buffer buf, again;
@@ -41,6 +41,7 @@ static struct {
     struct generate_summary summary;
     struct score_token scored[2];
     struct score_reply scores;
+    uint16_t features[N_ELEMENTS];
     const char *addresses[2];
     struct service_group group;
     struct service_description description;
@@ -125,7 +126,14 @@ static void fill_scores(void)
                                        .logprob = -2,
                                        .n_top = N_TOP,
                                        .top = m.top};
-    m.scores = (struct score_reply){.n = 2, .tokens = m.scored};
+    for (int i = 0; i < N_ELEMENTS; i++) {
+        m.features[i] = (uint16_t)(7 * i + 1);
+    }
+    m.scores = (struct score_reply){
+        .n = 2,
+        .tokens = m.scored,
+        .features = {
+            .first = 9, .n = 2, .n_columns = 3, .dim = N_ELEMENTS / 6, .rows = m.features}};
 }
 
 static void fill_echo(void)

@@ -361,6 +361,87 @@ START_TEST(a_scored_text_reads_all_of_it_though_others_know_its_beginning)
 }
 END_TEST
 
+/* ---- features ---- */
+
+static const struct feature_wish eight = {.n = 8, .boundaries = {0, 1, 2, 3, 4, 5, 6, 7}};
+static const struct feature_wish two = {.n = 2, .boundaries = {3, 6}}, other = {.normed = true};
+
+/* All wishes of a step are one; a text whose wish the older one's does not hold waits for it. */
+START_TEST(a_text_that_wants_other_features_waits_for_the_older_one)
+{
+    world_open(&w, &large);
+    w.target.dim = 64;
+    struct sequence *first = add_scored(700, false, 0), *alike = add_scored(300, false, 0);
+    struct sequence *differs = add_scored(300, false, 0);
+    first->job->score.features = eight;
+    alike->job->score.features = two;
+    differs->job->score.features = other;
+    plan_now();
+    ck_assert(tokens_of(first) > 0 && tokens_of(alike) > 0);
+    ck_assert_ptr_null(world_lane(&w, differs));
+    world_play(&w, NONE_STAYS);
+    for (int round = 0; round < 50 && w.n_ended < 3; round++) {
+        world_round(&w, NONE_STAYS);
+    }
+    ck_assert_int_eq(w.n_ended, 3);
+    world_close(&w);
+}
+END_TEST
+
+/* 8 boundaries of width 16,384 are 256 KiB a row: a reply has room for 128, and a text that is
+ * scored has 32 in a step. */
+START_TEST(a_step_has_no_more_tokens_than_a_reply_has_room_for_features)
+{
+    world_open(&w, &large);
+    w.target.dim = 16384;
+    teach_steps(1000, 1);
+    struct sequence *scored = add_scored(700, false, 0), *prompt = add(900, 10, STRATEGY_FIXED, 4);
+    scored->job->score.features = eight;
+    plan_now();
+    ck_assert_int_eq(tokens_of(scored), 32);
+    ck_assert_int_le(tokens_of(prompt), 128 - 32);
+    w.drafter->features = &eight;
+    scored->backpressure.slow_us = 1;
+    plan_now();
+    ck_assert_int_eq(tokens_of(prompt), 128);
+    scored->job->score.features = (struct feature_wish){0};
+    w.drafter->features = NULL;
+    plan_now();
+    ck_assert_int_gt(tokens_of(prompt), 128);
+    world_close(&w);
+}
+END_TEST
+
+/* The target computes what the draft has to see, although its KV is known. */
+START_TEST(a_draft_that_reads_features_limits_what_the_target_reuses)
+{
+    world_open(&w, &large);
+    const struct world_job plain = {.n_prompt = 200, .max_tokens = 5, .text = 3},
+                           guesses = {.n_prompt = 200,
+                                      .max_tokens = 5,
+                                      .text = 3,
+                                      .strategy = STRATEGY_FIXED,
+                                      .n_draft = 4};
+    world_add(&w, &plain);
+    while (w.n_ended == 0) {
+        world_round(&w, NONE_STAYS);
+    }
+    w.drafter->features = &two;
+    struct sequence *unread = world_add(&w, &guesses), *without = world_add(&w, &plain);
+    plan_now();
+    ck_assert(unread->n_target_kv == 0 && without->n_target_kv == 192);
+    while (w.n_ended < 3) {
+        world_round(&w, NONE_STAYS);
+    }
+    struct sequence *read = world_add(&w, &guesses);
+    plan_now();
+    ck_assert(read->n_draft_kv > 0 && read->n_target_kv > 0);
+    ck_assert_int_le(read->n_target_kv, read->n_draft_kv);
+    w.drafter->features = NULL;
+    world_close(&w);
+}
+END_TEST
+
 /* ---- nobody ---- */
 
 START_TEST(sequences_of_slow_clients_are_not_planned)
@@ -397,6 +478,9 @@ int main(void)
     tcase_add_loop_test(tcase, each_token_is_scored_once_over_chunks_and_an_eviction, 0, 2);
     tcase_add_test(tcase, an_echoed_prompt_that_guesses_at_once_keeps_to_the_rows);
     tcase_add_test(tcase, a_scored_text_reads_all_of_it_though_others_know_its_beginning);
+    tcase_add_test(tcase, a_text_that_wants_other_features_waits_for_the_older_one);
+    tcase_add_test(tcase, a_step_has_no_more_tokens_than_a_reply_has_room_for_features);
+    tcase_add_test(tcase, a_draft_that_reads_features_limits_what_the_target_reuses);
     tcase_add_test(tcase, sequences_of_slow_clients_are_not_planned);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

@@ -204,6 +204,15 @@ START_TEST(score_request_refusals_name_the_field)
     CHECK_ERR(score_request_decode(buf.data, buf.len, &arena, &got, &err), ERR_FORMAT,
               "top_n is 65, must be 0 to 64");
     CHECK_ERR(score_request_decode(NULL, 0, &arena, &got, &err), ERR_FORMAT, "neither text");
+    struct score_request wants = {.text = "x", .text_len = 1};
+    wants.features = (struct feature_wish){.n = 2, .boundaries = {5, 5}};
+    CHECK_OK(score_request_encode(&buf, &wants, &err));
+    CHECK_ERR(score_request_decode(buf.data, buf.len, &arena, &got, &err), ERR_FORMAT,
+              "features: boundaries (ascending) is 5, must be 6 to 65535");
+    wants.features.n = FEATURE_WISH_MAX + 1;
+    CHECK_OK(score_request_encode(&buf, &wants, &err));
+    CHECK_ERR(score_request_decode(buf.data, buf.len, &arena, &got, &err), ERR_FORMAT,
+              "features: boundaries has 9 entries, at most 8 are taken");
 }
 END_TEST
 

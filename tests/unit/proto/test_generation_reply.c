@@ -139,7 +139,7 @@ static const struct token_alternative top[] = {{7, "a", -0.5f}, {9, "\xef\xbf\xb
 static const struct score_token score_tokens[] = {
     {.id = 1, .text = "<s>"},
     {.id = 7, .text = "a", .has_logprob = true, .logprob = -0.5f, .n_top = 2, .top = top}};
-static const struct score_reply scores = {2, score_tokens};
+static const struct score_reply scores = {.n = 2, .tokens = score_tokens};
 
 static void scores_equal(const struct score_reply *a, const struct score_reply *b)
 {
@@ -322,6 +322,41 @@ START_TEST(score_round_trip_keeps_every_field)
 }
 END_TEST
 
+START_TEST(features_of_scores_keep_every_element)
+{
+    static uint16_t rows[2 * 3 * 16];
+    struct score_reply got,
+        sent = {.n = 2,
+                .tokens = score_tokens,
+                .features = {.first = 70, .n = 2, .n_columns = 3, .dim = 16, .rows = rows}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        rows[i] = (uint16_t)(i * 2654435761u >> 8);
+    }
+    CHECK_OK(score_reply_encode(&buf, &sent, &err));
+    seed_write("generation_wire", 3, "scores_features", 0, buf.data, buf.len);
+    CHECK_OK(score_reply_decode(buf.data, buf.len, &read_back, &got, &err));
+    scores_equal(&sent, &got);
+    ck_assert(got.features.first == 70 && got.features.n == 2 && got.features.n_columns == 3);
+    ck_assert_int_eq(got.features.dim, 16);
+    ck_assert_mem_eq(got.features.rows, rows, sizeof rows);
+    sent.features.n_columns = FEATURE_WISH_MAX + 2;
+    sent.features.n = 1;
+    CHECK_OK(score_reply_encode(&buf, &sent, &err));
+    CHECK_ERR(score_reply_decode(buf.data, buf.len, &read_back, &got, &err), ERR_FORMAT,
+              "features: columns is 10, must be 1 to 9");
+    sent.features.n_columns = 1;
+    sent.features.dim = 0;
+    CHECK_OK(score_reply_encode(&buf, &sent, &err));
+    CHECK_ERR(score_reply_decode(buf.data, buf.len, &read_back, &got, &err), ERR_FORMAT,
+              "features: dim is 0, must be 1 to 1048576");
+    /* 3 bytes of rows of 2 elements */
+    static const uint8_t odd[] = {0x12, 9, 0x10, 1, 0x18, 2, 0x22, 3, 1, 2, 3};
+    CHECK_ERR(score_reply_decode(odd, sizeof odd, &read_back, &got, &err), ERR_FORMAT,
+              "features: rows has 3 bytes, must be a multiple of 4");
+    ck_assert_int_eq(got.features.n, 0);
+}
+END_TEST
+
 START_TEST(every_prefix_is_safe)
 {
     sample_start("every_prefix");
@@ -346,6 +381,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, reply_round_trip_keeps_every_field);
     tcase_add_test(tcase, score_round_trip_keeps_every_field);
+    tcase_add_test(tcase, features_of_scores_keep_every_element);
     tcase_add_test(tcase, every_prefix_is_safe);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

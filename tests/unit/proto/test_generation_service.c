@@ -22,6 +22,13 @@ START_TEST(score_request_is_text_or_ids)
     ck_assert_int_eq(got.n_ids, 2);
     ck_assert_mem_eq(got.ids, ids, sizeof ids);
     ck_assert(got.adds_no_special && got.parses_no_special);
+    ck_assert_int_eq(feature_wish_columns(&got.features), 0);
+    sent.features = (struct feature_wish){.n = 3, .boundaries = {0, 2, 15}, .normed = true};
+    CHECK_OK(score_request_encode(&buf, &sent, &err));
+    seed_write("generation_wire", 2, "score_features", 0, buf.data, buf.len);
+    CHECK_OK(score_request_decode(buf.data, buf.len, &read_back, &got, &err));
+    ck_assert(feature_wish_equal(&got.features, &sent.features));
+    ck_assert(got.features.boundaries[1] == 2 && got.features.boundaries[2] == 15);
 }
 END_TEST
 
