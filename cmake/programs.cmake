@@ -47,7 +47,7 @@ outrider_room(engine FOLDERS coordinator/engine LINK outrider_round)
 outrider_room(coordinator FOLDERS coordinator EXCLUDE "/main\\.c$"
   LINK outrider_engine outrider_grpc outrider_openai)
 outrider_room(client FOLDERS client client/jobs client/plan client/link client/figures client/bench
-  client/replay EXCLUDE "/main\\.c$"
+  client/record client/replay EXCLUDE "/main\\.c$"
   LINK outrider_proto outrider_rpc outrider_speculation outrider_lookup outrider_tokenizer
        outrider_export)
 # The one command that computes with a model.

@@ -1,0 +1,90 @@
+/* Reads the prompts of `outrider record`. */
+#include "client/record/prompts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/system/file.h"
+#include "base/text/json.h"
+
+enum { FILE_BYTES_MAX = 256 << 20, PLACE_BYTES = 300 };
+
+void record_prompts_free(struct record_prompts *prompts)
+{
+    for (size_t i = 0; i < prompts->n; i++) {
+        free(prompts->data[i].text);
+        token_ids_free(&prompts->data[i].ids);
+        token_ids_free(&prompts->data[i].answer);
+    }
+    free(prompts->data);
+    *prompts = (struct record_prompts){0};
+}
+
+static int read_ids(const json_t *object, const char *key, const char *place, struct token_ids *ids,
+                    struct error *err)
+{
+    const json_t *list = json_member(object, key);
+    if (list && !json_is_array(list)) {
+        return error_set(err, ERR_FORMAT, "%s: %s is no list of token ids", place, key);
+    }
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        json_int_t value = json_is_integer(item) ? json_integer_value(item) : -1;
+        if (value < 0 || value > INT32_MAX) {
+            return error_set(err, ERR_FORMAT, "%s: item %zu of %s is no token id", place, i, key);
+        }
+        int32_t id = (int32_t)value;
+        int rc = token_ids_append(ids, &id, 1, err);
+        if (rc) return rc;
+    }
+    return 0;
+}
+
+static int read_line(struct record_prompts *prompts, const char *line, size_t len, int number,
+                     const char *place, struct error *err)
+{
+    json_t *object = NULL;
+    const char *text = NULL;
+    int rc = 0;
+    TRY(json_parse_text(&object, line, len, place, err));
+    TRY(mem_grow(&prompts->data, &prompts->capacity, prompts->n + 1, err));
+    struct record_prompt *prompt = &prompts->data[prompts->n++];
+    *prompt = (struct record_prompt){.line = number};
+    TRY(json_read_string(object, "prompt", &text, place, err));
+    TRY(read_ids(object, "prompt_ids", place, &prompt->ids, err));
+    TRY(read_ids(object, "answer_ids", place, &prompt->answer, err));
+    if (!text == !prompt->ids.n) {
+        rc = error_set(err, ERR_FORMAT,
+                       "%s: give either \"prompt\", a text, or \"prompt_ids\", at least one id",
+                       place);
+    } else if (text && prompt->answer.n) {
+        rc = error_set(err, ERR_FORMAT, "%s: \"answer_ids\" goes with \"prompt_ids\"", place);
+    } else if (text) {
+        prompt->text = strdup(text);
+        if (!prompt->text) rc = error_set(err, ERR_NO_MEMORY, "no memory for a prompt");
+    }
+out:
+    json_decref(object);
+    return rc;
+}
+
+int record_prompts_read(struct record_prompts *prompts, const char *path, struct error *err)
+{
+    char *data = NULL, place[PLACE_BYTES];
+    size_t len;
+    int rc = 0, number = 1;
+    TRY(file_read_text(&data, &len, path, FILE_BYTES_MAX, err));
+    for (const char *at = data, *end = data + len; at < end; number++) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        size_t n = (size_t)((newline ? newline : end) - at);
+        snprintf(place, sizeof place, "%.250s, line %d", path, number);
+        if (n) TRY(read_line(prompts, at, n, number, place, err));
+        at += n + 1;
+    }
+    if (prompts->n == 0) rc = error_set(err, ERR_FORMAT, "%.250s has no prompt", path);
+out:
+    free(data);
+    return rc;
+}

@@ -1,0 +1,196 @@
+/* Recorded texts as safetensors files. */
+#include "client/record/recording.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/system/file.h"
+
+enum { TENSORS = 5, HEADER_ALIGN = 8, NUMBERS_BYTES = 128 };
+
+static void free_rows(struct recording *r)
+{
+    free(r->features);
+    free(r->logprobs);
+    free(r->best_ids);
+    free(r->best_logprobs);
+    r->features = NULL;
+    r->logprobs = r->best_logprobs = NULL;
+    r->best_ids = NULL;
+}
+
+void recording_free(struct recording *r)
+{
+    free_rows(r);
+    token_ids_free(&r->ids);
+    *r = (struct recording){0};
+}
+
+int recording_begin(struct recording *r, int n_columns, int top_n, struct error *err)
+{
+    size_t n = r->ids.n - 1;
+    int rc = 0;
+    free_rows(r);
+    r->n_columns = n_columns;
+    r->top_n = top_n;
+    r->dim = 0;
+    r->n_scored = r->n_features = 0;
+    TRY(mem_array(&r->logprobs, n, sizeof *r->logprobs, err));
+    TRY(mem_array(&r->best_ids, n * (size_t)top_n, sizeof *r->best_ids, err));
+    TRY(mem_array(&r->best_logprobs, n * (size_t)top_n, sizeof *r->best_logprobs, err));
+out:
+    return rc;
+}
+
+static int add_features(struct recording *r, const struct score_features *f, struct error *err)
+{
+    int rc = 0;
+    if (f->n == 0) return 0;
+    if (r->dim == 0) {
+        r->dim = f->dim;
+        TRY(mem_array(&r->features, (r->ids.n - 1) * (size_t)r->n_columns * (size_t)r->dim,
+                      sizeof *r->features, err));
+    }
+    if (f->dim != r->dim || f->n_columns != r->n_columns || (size_t)f->first != r->n_features ||
+        (size_t)f->n > r->ids.n - 1 - r->n_features) {
+        return error_set(err, ERR_FORMAT,
+                         "features [%d][%d][%d] from token %d on came, expected [..][%d][%d] from "
+                         "token %zu on",
+                         f->n, f->n_columns, f->dim, f->first, r->n_columns, r->dim, r->n_features);
+    }
+    size_t row = (size_t)r->n_columns * (size_t)r->dim;
+    memcpy(r->features + r->n_features * row, f->rows, (size_t)f->n * row * sizeof *r->features);
+    r->n_features += (size_t)f->n;
+out:
+    return rc;
+}
+
+/* The score of token i says what the target says after token i - 1. */
+static void add_score(struct recording *r, size_t i, const struct score_token *token)
+{
+    size_t top = (size_t)r->top_n;
+    r->logprobs[i - 1] = token->logprob;
+    for (size_t t = 0; t < top; t++) {
+        bool is_there = (int)t < token->n_top;
+        r->best_ids[(i - 1) * top + t] = is_there ? token->top[t].id : -1;
+        r->best_logprobs[(i - 1) * top + t] = is_there ? token->top[t].logprob : -1e30f;
+    }
+}
+
+int recording_add(struct recording *r, const struct score_reply *reply, struct error *err)
+{
+    for (int i = 0; i < reply->n; i++) {
+        size_t at = r->n_scored;
+        const struct score_token *token = &reply->tokens[i];
+        if (at >= r->ids.n || token->id != r->ids.data[at] || token->has_logprob != (at > 0)) {
+            return error_set(err, ERR_FORMAT, "the score of token %zu is of another text", at);
+        }
+        if (at > 0) add_score(r, at, token);
+        r->n_scored++;
+    }
+    return add_features(r, &reply->features, err);
+}
+
+bool recording_is_whole(const struct recording *r)
+{
+    return r->n_scored == r->ids.n && r->n_features == r->ids.n - 1;
+}
+
+struct tensor {
+    const char *name, *dtype;
+    int n_dims;
+    size_t dims[3], n_bytes;
+    const void *data;
+};
+
+static int list_tensors(const struct recording *r, struct tensor *tensors)
+{
+    size_t n = r->ids.n - 1, columns = (size_t)r->n_columns, dim = (size_t)r->dim;
+    size_t top = (size_t)r->top_n;
+    const struct tensor all[TENSORS] = {
+        {"features", "BF16", 3, {n, columns, dim}, n * columns * dim * 2, r->features},
+        {"tokens", "I32", 1, {n + 1}, (n + 1) * 4, r->ids.data},
+        {"logprobs", "F32", 1, {n}, n * 4, r->logprobs},
+        {"best_ids", "I32", 2, {n, top}, n * top * 4, r->best_ids},
+        {"best_logprobs", "F32", 2, {n, top}, n * top * 4, r->best_logprobs},
+    };
+    int n_tensors = r->top_n ? TENSORS : TENSORS - 2;
+    memcpy(tensors, all, (size_t)n_tensors * sizeof *tensors);
+    return n_tensors;
+}
+
+static json_t *metadata_of(const struct recording *r, const struct feature_wish *wish,
+                           const struct service_description *served)
+{
+    char numbers[NUMBERS_BYTES] = "", n_prompt[32], fingerprint[32];
+    size_t len = 0;
+    for (int i = 0; i < wish->n; i++) {
+        len += (size_t)snprintf(numbers + len, sizeof numbers - len, "%s%d", i ? "," : "",
+                                wish->boundaries[i]);
+    }
+    snprintf(n_prompt, sizeof n_prompt, "%zu", r->n_prompt);
+    snprintf(fingerprint, sizeof fingerprint, "%016llx",
+             (unsigned long long)served->model_fingerprint);
+    return json_pack("{ss ss ss ss ss ss}", "boundaries", numbers, "normed",
+                     wish->normed ? "true" : "false", "prompt_tokens", n_prompt, "model",
+                     served->target_model, "arithmetic", served->arithmetic, "fingerprint",
+                     fingerprint);
+}
+
+/* The JSON before the tensors; the caller frees it. NULL: no memory. */
+static char *header_of(const struct tensor *tensors, int n, json_t *metadata)
+{
+    size_t at = 0;
+    json_t *object = json_object();
+    bool failed = !metadata || json_object_set(object, "__metadata__", metadata) != 0;
+    for (int i = 0; i < n && !failed; i++) {
+        const struct tensor *t = &tensors[i];
+        json_t *shape = json_array();
+        for (int d = 0; d < t->n_dims; d++) {
+            json_array_append_new(shape, json_integer((json_int_t)t->dims[d]));
+        }
+        json_t *entry = json_pack("{ss so s[II]}", "dtype", t->dtype, "shape", shape,
+                                  "data_offsets", (json_int_t)at, (json_int_t)(at + t->n_bytes));
+        failed = json_object_set_new(object, t->name, entry) != 0;
+        at += t->n_bytes;
+    }
+    char *text = failed ? NULL : json_dumps(object, JSON_COMPACT);
+    json_decref(object);
+    return text;
+}
+
+int recording_write(const struct recording *r, const char *path, const struct feature_wish *wish,
+                    const struct service_description *served, struct error *err)
+{
+    int rc = 0;
+    struct tensor tensors[TENSORS];
+    int n = list_tensors(r, tensors);
+    json_t *metadata = metadata_of(r, wish, served);
+    char *header = header_of(tensors, n, metadata), *file = NULL;
+    if (!header) {
+        rc = error_set(err, ERR_NO_MEMORY, "no memory for the header of %.200s", path);
+        goto out;
+    }
+    size_t header_len = strlen(header), len = 0;
+    uint64_t padded = (header_len + HEADER_ALIGN - 1) / HEADER_ALIGN * HEADER_ALIGN;
+    for (int i = 0; i < n; i++) {
+        len += tensors[i].n_bytes;
+    }
+    TRY(mem_array(&file, sizeof padded + padded + len, 1, err));
+    memcpy(file, &padded, sizeof padded); /* little-endian, as the whole program */
+    memset(file + sizeof padded, ' ', padded);
+    memcpy(file + sizeof padded, header, header_len);
+    len = sizeof padded + padded;
+    for (int i = 0; i < n; i++) {
+        memcpy(file + len, tensors[i].data, tensors[i].n_bytes);
+        len += tensors[i].n_bytes;
+    }
+    TRY(file_replace(path, file, len, err));
+out:
+    json_decref(metadata);
+    free(header);
+    free(file);
+    return rc;
+}
