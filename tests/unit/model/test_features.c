@@ -4,6 +4,8 @@
  * OUTRIDER_TEST_DEVICE names, too. */
 #include <math.h>
 
+#include "base/system/file.h"
+#include "base/text/json.h"
 #include "model/numerics/numerics.h"
 #include "tests/support/tree_feed.h"
 
@@ -241,6 +243,71 @@ START_TEST(the_normed_feature_is_what_the_head_reads)
 }
 END_TEST
 
+static const char *const golden[] = {"llama_kv_one",     "qwen3_norm_bias",    "gemma2_softcap",
+                                     "gemma3_two_ropes", "olmo2_shared_heads", "granite_factors",
+                                     "phi3_partial"};
+enum { N_GOLDEN = sizeof golden / sizeof *golden, N_GOLDEN_TOKENS = 16 };
+
+static void read_prompt(const char *name, int32_t *ids)
+{
+    struct error err;
+    char path[300], *text;
+    size_t len;
+    json_t *root;
+    snprintf(path, sizeof path, GOLDEN "%s/prompt.json", name);
+    CHECK_OK(file_read_text(&text, &len, path, 1 << 20, &err));
+    CHECK_OK(json_parse_text(&root, text, len, path, &err));
+    for (int i = 0; i < N_GOLDEN_TOKENS; i++) {
+        ids[i] =
+            (int32_t)json_integer_value(json_array_get(json_object_get(root, "prompt"), (size_t)i));
+    }
+    json_decref(root);
+    free(text);
+}
+
+/* tests/oracle/features_golden.py. The embedding differs by its rounding to bf16 alone, the others
+ * by that of every matmul's inputs before them. */
+START_TEST(features_match_transformers)
+{
+    struct error err;
+    struct rig rig;
+    struct file_view file;
+    char path[300];
+    int32_t ids[N_GOLDEN_TOKENS];
+    make_inputs(100);
+    read_prompt(golden[_i], ids);
+    snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/features/%s.f32", golden[_i]);
+    CHECK_OK(file_map(&file, path, &err));
+    snprintf(path, sizeof path, GOLDEN "%s", golden[_i]);
+    rig_open(&rig, path, 1, "auto", 1);
+    const struct feature_wish wish = all_of(&rig);
+    struct rows rows = new_rows(&rig, &wish, N_GOLDEN_TOKENS);
+    size_t n = (size_t)N_GOLDEN_TOKENS * (size_t)rows.n_columns * rows.dim;
+    ck_assert_uint_eq(file.size_bytes, n * sizeof(float));
+    keep(&rig, &wish);
+    feed_chunks(&rig, ids, N_GOLDEN_TOKENS, N_GOLDEN_TOKENS, blocks[0], &rows);
+    for (int c = 0; c < rows.n_columns; c++) {
+        double error = 0, all = 0;
+        for (int i = 0; i < N_GOLDEN_TOKENS; i++) {
+            float want[WIDTH_MAX];
+            size_t at = ((size_t)i * (size_t)rows.n_columns + (size_t)c) * rows.dim;
+            memcpy(want, file.data + at * sizeof *want, rows.dim * sizeof *want);
+            for (size_t d = 0; d < rows.dim; d++) {
+                double e = bf16_to(row_at(&rows, i, c)[d]) - (double)want[d];
+                error += e * e;
+                all += (double)want[d] * (double)want[d];
+            }
+        }
+        double ratio = sqrt(error / all);
+        printf("%-20s column %d: relative rms error %.5f\n", golden[_i], c, ratio);
+        ck_assert_double_lt(ratio, c == 0 ? 0.003 : 0.02);
+    }
+    rig_close(&rig);
+    file_unmap(&file);
+    free(rows.data);
+}
+END_TEST
+
 static const struct way ways[] = {{1, 2, 1, "auto"},     {2, 1, 16, "auto"}, {4, 1, 7, "auto"},
                                   {8, 1, N_FED, "auto"}, {2, 2, 5, "avx2"},  {1, 1, 9, "plain"},
                                   {1, 1, 9, "avx512"},   {1, 2, 13, "neon"}};
@@ -373,6 +440,7 @@ int main(void)
                         is_on_device ? 5 : N_SHAPES);
     tcase_add_loop_test(tcase, a_boundary_is_the_end_of_a_model_that_is_cut_there,
                         is_on_device ? 1 : 0, is_on_device ? 3 : N_MODELS);
+    tcase_add_loop_test(tcase, features_match_transformers, 0, is_on_device ? 3 : N_GOLDEN);
     if (!is_on_device) {
         tcase_add_test(tcase, boundary_0_is_the_embedding_and_neighbours_differ);
         tcase_add_test(tcase, the_normed_feature_is_what_the_head_reads);
