@@ -1,7 +1,6 @@
 /* Decides which guesses of a lane stay, and the token after them: the request's rule does, with the
  * rows of p, the guesses with their q and the address of the coins (speculation/accept/tree.h). */
 #include <assert.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "coordinator/round/round.h"
@@ -50,9 +49,6 @@ static void take_path(struct round *r, struct round_lane *lane, const struct tre
     }
     a->ids[a->n] = result->next;
     lane->path = guess_tree_path(draft, result->path, a->n);
-    /* All of them, even where the text ends earlier: published KV belongs to the tokens that are
-     * there. */
-    memcpy(seq->tokens + seq->n_tokens, a->ids, (size_t)a->n * sizeof *a->ids);
     if (!lane->plan.tails) return;
     int path = a->n > 0 ? lane->layout.first_path[result->path[a->n - 1]] : 0;
     int changed =

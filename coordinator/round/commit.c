@@ -1,5 +1,7 @@
 /* Commits what a lane has accepted: it becomes text, is streamed, and is counted for its request
  * and its drafter. */
+#include <string.h>
+
 #include "base/clock.h"
 #include "coordinator/kv/prefix_cache.h"
 #include "coordinator/round/round.h"
@@ -77,6 +79,9 @@ static int commit(struct round *r, struct round_lane *lane, const struct round_a
     origins[a->n] = draft->n_chain == 0 ? TOKEN_PLAIN
                     : has_replaced      ? TOKEN_REPLACEMENT
                                         : TOKEN_BONUS;
+    /* All guesses that stay, even where the text ends earlier: published KV belongs to the tokens
+     * that are there. */
+    memcpy(seq->tokens + seq->n_tokens, a->ids, (size_t)a->n * sizeof *a->ids);
     int read = seq->n_tokens + n_chain; /* by the draft, and right */
     seq->n_target_kv = seq->n_tokens + a->n;
     if (seq->n_draft_kv > read) seq->n_draft_kv = read;

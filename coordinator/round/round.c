@@ -1,8 +1,10 @@
 /* One round over the sequences that have places. round_run is the algorithm of the papers
  * (Leviathan et al. 2023, Algorithm 1): propose K guesses, verify them with one step of the target,
- * accept the longest prefix, and resample the token after it. Of these, acceptance and resampling
- * are one function of the request's rule, which round_accept calls: for rejection accept_rejection
- * of speculation/accept/chain.c, as long as no guess has siblings.
+ * accept the longest prefix, and resample the token after it. A guess is drawn from q in
+ * model_draft_choose (coordinator/draft/model_draft_row.c). Acceptance and resampling are one
+ * function of the request's rule, which round_accept calls through rule_accept
+ * (speculation/accept/rules.h): for rejection accept_rejection of speculation/accept/chain.c, as
+ * long as no guess has siblings.
  *
  * A worked round: one sequence, rule rejection, K = 3; two guesses stay and the third is replaced.
  * The prompt had 10 tokens and 2 have been committed since, so n_tokens = 12.
@@ -129,21 +131,15 @@ int round_run(struct round *r, struct sequence **seqs, int n, bool *is_idle, str
     TRY(round_build(r, err));      /* the step: tokens, guesses, and the rows that are wanted */
     if (r->n_step_lanes == 0) goto out;
 
-    /* Verify: one step checks all guesses. While the ranks compute, the answers of the round before
-     * leave. */
-    rc = round_send(r, err);
-    bool has_time = !rc && !target_has_answered(r->tools->target);
-    if (has_time) round_flush(r, true);
-    if (!rc) rc = round_merge(r, err);    /* p of each guess's place, and of the one after them */
-    if (!has_time) round_flush(r, false); /* the ranks were quick */
-    if (rc) goto out;
+    TRY(round_send(r, err));  /* verify: one step checks all guesses */
+    TRY(round_merge(r, err)); /* p of each guess's place, and of the one after them */
 
     r->accept_us = clock_now_us();
     for (int i = 0; i < r->n_lanes; i++) {
         struct round_lane *lane = &r->lanes[i];
         struct round_accepted accepted;
         struct error why;
-        if (!round_take_answer(r, lane)) continue;
+        if (!round_take_answer(r, lane)) continue;    /* it has failed, or its job has ended */
         if (round_accept(r, lane, &accepted, &why) || /* the guesses that stay; resample */
             round_commit(r, lane, &accepted, &why)) { /* they and that token are the text's */
             fail_lane(lane, &why, job_end_of_error(why.code));

@@ -1,6 +1,7 @@
 /* One round over sequences that have places: plan, read, propose, build, send, merge, accept,
- * commit, learn (docs/design.md section 7). round_run has the whole of it, and each verb is one
- * function, for the files of coordinator/round/ alone. Owned by the engine thread. */
+ * commit, learn (docs/architecture.md, "The path of one request"). round_run has the whole of it,
+ * and each verb is one function, for the files of coordinator/round/ alone. Owned by the engine
+ * thread. */
 #pragma once
 
 #include "base/guess_tree.h"
@@ -66,6 +67,7 @@ struct round {
     struct target_question question;
     struct target_cost cost;
     struct target_result result;
+    bool has_flushed; /* the answers of the round before have left */
     uint64_t n_steps; /* of all rounds since it was opened */
 };
 
@@ -103,12 +105,13 @@ void round_append(struct round *r, struct round_lane **owners, int n);
 /* coordinator/round/step.c: puts tokens and guesses into the step, and lists the rows that are
  * wanted; lanes that have failed are left out. Errors: ERR_NO_MEMORY. */
 int round_build(struct round *r, struct error *err);
-/* Sends the step to the ranks. Errors: target_verify_send. */
+/* Sends the step to the ranks. While they compute, the answers of the round before leave; if they
+ * were quick, these leave after round_merge. Errors: target_verify_send. */
 int round_send(struct round *r, struct error *err);
 /* Waits for the ranks, whose slices become p of each place. Errors: target_verify_merge. */
 int round_merge(struct round *r, struct error *err);
-/* Says whether the lane has an answer; not if its job has ended in the step, or if the ranks have
- * refused its part, which ends it. */
+/* True if the lane has an answer; not if it failed before the step, if its job has ended since, or
+ * if the ranks have refused its part, which ends it. */
 bool round_take_answer(struct round *r, struct round_lane *lane);
 
 /* coordinator/round/features.c: the step's tokens whose features are wanted, of the lanes that are
@@ -129,11 +132,13 @@ int round_list_features(struct round *r, const struct round_lane *lane,
 void round_show_features(struct round *r, struct round_lane *lane, int first);
 
 /* coordinator/round/accept.c: how many of the lane's guesses stay, and which token comes after
- * them. What is scored of the prompt is sent before. Errors: ERR_NO_MEMORY, those of score.h. */
+ * them. What is scored of the prompt is sent before. Where a prompt goes on, nothing is judged and
+ * *accepted is not set. Errors: ERR_NO_MEMORY, those of score.h. */
 int round_accept(struct round *r, struct round_lane *lane, struct round_accepted *accepted,
                  struct error *err);
 
-/* coordinator/round/commit.c: they become tokens of the text, and are counted. Errors: those of
+/* coordinator/round/commit.c: they become tokens of the text, and are counted. Where a prompt goes
+ * on, it notes how far that was read, and *accepted is not looked at. Errors: those of
  * sequence_commit, ERR_NO_MEMORY. */
 int round_commit(struct round *r, struct round_lane *lane, const struct round_accepted *accepted,
                  struct error *err);

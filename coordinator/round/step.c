@@ -126,14 +126,19 @@ int round_send(struct round *r, struct error *err)
     r->query.n_lanes = r->n_step_lanes;
     r->query.wants = r->wants;
     r->query.n_wants = r->n_wants;
-    return target_verify_send(r->tools->target, &r->query, &r->arena, &r->question, &r->result,
-                              &r->cost, err);
+    int rc = target_verify_send(r->tools->target, &r->query, &r->arena, &r->question, &r->result,
+                                &r->cost, err);
+    r->has_flushed = rc || !target_has_answered(r->tools->target);
+    if (r->has_flushed) round_flush(r, !rc);
+    return rc;
 }
 
 int round_merge(struct round *r, struct error *err)
 {
-    return target_verify_merge(r->tools->target, &r->query, &r->arena, &r->question, &r->result,
-                               &r->cost, err);
+    int rc = target_verify_merge(r->tools->target, &r->query, &r->arena, &r->question, &r->result,
+                                 &r->cost, err);
+    if (!r->has_flushed) round_flush(r, false);
+    return rc;
 }
 
 bool round_take_answer(struct round *r, struct round_lane *lane)
