@@ -39,3 +39,8 @@ enum {
     /* The longest gRPC message that either side sends or accepts. */
     MESSAGE_BYTES_MAX = 64 << 20
 };
+
+/* The repetition penalty, of requests and of a model's defaults: logits are divided by it or
+ * multiplied with it. */
+#define REPETITION_PENALTY_MIN 0.01f
+#define REPETITION_PENALTY_MAX 10.0f

@@ -97,7 +97,8 @@ const struct option_row request_rows[] = {
      .also = offsetof(struct generate_options, request.has_seed),
      .help = "Same seed, same text (with rule rejection or block: at a fixed K); default: the "
              "coordinator chooses"},
-    {"repetition-penalty", 0, "R", FIELD(request.repetition_penalty), .least = 1e-3, .most = 10,
+    {"repetition-penalty", 0, "R", FIELD(request.repetition_penalty),
+     .least = (double)REPETITION_PENALTY_MIN, .most = (double)REPETITION_PENALTY_MAX,
      .help = "Divide positive logits of tokens of prompt and answer by R, and multiply "
              "negative ones; 1 = off; default: as the model says, or off"},
     {"presence-penalty", 0, "X", FIELD(request.presence_penalty), .least = -2, .most = 2,

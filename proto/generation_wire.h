@@ -19,10 +19,9 @@ enum {
     GENERATE_STOPS_MAX = 16,
     GENERATE_PROMPT_BYTES_MAX = 16 << 20,
     GENERATE_PROMPT_IDS_MAX = 4 << 20,
-    GENERATE_SEQUENCES_MAX = 64,  /* n */
-    GENERATE_REPETITION_MAX = 10, /* the penalty for it, which is more than 0 */
-    GENERATE_PENALTY_MAX = 2,     /* for presence and frequency; the least is -2 */
-    GENERATE_BIAS_MAX = 100,      /* the least is -100 */
+    GENERATE_SEQUENCES_MAX = 64, /* n */
+    GENERATE_PENALTY_MAX = 2,    /* for presence and frequency; the least is -2 */
+    GENERATE_BIAS_MAX = 100,     /* the least is -100 */
     GENERATE_BIASES_MAX = 1024,
     GENERATE_BANS_MAX = 256,      /* banned sequences */
     GENERATE_BAN_TOKENS_MAX = 32, /* of one of them */

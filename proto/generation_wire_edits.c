@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "proto/codec.h"
 #include "proto/generation_wire_parts.h"
 
@@ -66,8 +67,8 @@ static int penalties_decode(const Outrider__Generation__V1__GenerateRequest *msg
     if (msg->_repetition_penalty_case ==
         OUTRIDER__GENERATION__V1__GENERATE_REQUEST___REPETITION_PENALTY_REPETITION_PENALTY) {
         req->repetition_penalty = msg->repetition_penalty;
-        TRY(range_check(req->repetition_penalty, 0, GENERATE_REPETITION_MAX, true,
-                        "repetition_penalty", err));
+        TRY(range_check(req->repetition_penalty, REPETITION_PENALTY_MIN, REPETITION_PENALTY_MAX,
+                        false, "repetition_penalty", err));
     }
     req->presence_penalty = msg->presence_penalty;
     req->frequency_penalty = msg->frequency_penalty;

@@ -2,6 +2,7 @@
  * connects. */
 #include "proto/target_wire.h"
 
+#include "base/limits.h"
 #include "proto/codec.h"
 #include "proto/target.pb-c.h"
 
@@ -94,7 +95,8 @@ static int sampling_decode(const conventions_message *msg, struct target_convent
     TRY(number_decode(&c->top_p, msg->_top_p_case, msg->top_p, 1e-7f, 1, "top_p", err));
     TRY(number_decode(&c->min_p, msg->_min_p_case, msg->min_p, 0, 1, "min_p", err));
     TRY(number_decode(&c->repetition_penalty, msg->_repetition_penalty_case,
-                      msg->repetition_penalty, 1e-3f, 10, "repetition_penalty", err));
+                      msg->repetition_penalty, REPETITION_PENALTY_MIN, REPETITION_PENALTY_MAX,
+                      "repetition_penalty", err));
     c->top_k = WIRE_OPEN;
     if (msg->_top_k_case) TRY(codec_read_int(&c->top_k, msg->top_k, 0, TOP_K_MOST, "top_k", err));
 out:

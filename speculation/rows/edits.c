@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
+
 enum { WORD_BITS = 64 };
 
 struct edits {
@@ -70,8 +72,8 @@ out:
 int edit_rules_check(const struct edit_rules *rules, int n_vocab, struct error *err)
 {
     int rc = 0;
-    TRY(check_range("repetition_penalty", rules->repetition_penalty, EDIT_REPETITION_MIN,
-                    EDIT_REPETITION_MAX, err));
+    TRY(check_range("repetition_penalty", rules->repetition_penalty, REPETITION_PENALTY_MIN,
+                    REPETITION_PENALTY_MAX, err));
     TRY(check_range("presence_penalty", rules->presence_penalty, -EDIT_PENALTY_MAX,
                     EDIT_PENALTY_MAX, err));
     TRY(check_range("frequency_penalty", rules->frequency_penalty, -EDIT_PENALTY_MAX,

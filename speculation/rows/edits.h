@@ -12,11 +12,10 @@
 #include "base/memory.h"
 #include "model/logits/select.h"
 
-/* Ranges of edit_rules_check. Penalties are OpenAI's -2 to 2, biases their -100 to 100. */
-#define EDIT_REPETITION_MIN 0.01f
-#define EDIT_REPETITION_MAX 100.0f
-#define EDIT_PENALTY_MAX    2.0f
-#define EDIT_BIAS_MAX       100.0f
+/* Ranges of edit_rules_check; that of the repetition penalty is in base/limits.h. Penalties are
+ * OpenAI's -2 to 2, biases their -100 to 100. */
+#define EDIT_PENALTY_MAX 2.0f
+#define EDIT_BIAS_MAX    100.0f
 enum { EDIT_BAN_TOKENS_MAX = 32 };
 
 struct edit_bias {

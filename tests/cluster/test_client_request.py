@@ -123,6 +123,7 @@ def test_wrong_command_lines(cluster):
     usage("--logprobs", "generate", "x", "--logprobs", "65")
     usage("--min-tokens", "generate", "x", "--min-tokens", "5", "-n", "4")
     usage("--repetition-penalty", "generate", "x", "--repetition-penalty", "0")
+    usage("0.01 to 10", "generate", "x", "--repetition-penalty", "0.009")
     usage("--presence-penalty", "generate", "x", "--presence-penalty", "2.5")
     usage("--frequency-penalty", "generate", "x", "--frequency-penalty", "-3")
     usage("not ID=X", "generate", "x", "--logit-bias", "5")

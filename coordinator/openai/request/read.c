@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "coordinator/openai/request/fields.h"
 #include "coordinator/signals/job_origin.h"
 
@@ -382,8 +383,8 @@ static const struct field fields[] = {
     {"prompt_logprobs", BOTH, openai_field_refuse, 0, 0, 0},
     {"regex", BOTH, openai_field_refuse, 0, 0, 0},
     {"repeat_penalty", BOTH, openai_field_neutral, 0, 1, 1},
-    {"repetition_penalty", BOTH, openai_field_float, OWN(repetition_penalty), 0.01,
-     GENERATE_REPETITION_MAX},
+    {"repetition_penalty", BOTH, openai_field_float, OWN(repetition_penalty),
+     (double)REPETITION_PENALTY_MIN, (double)REPETITION_PENALTY_MAX},
     {"response_format", BOTH, read_response_format, 0, 0, 0},
     {"samplers", BOTH, openai_field_refuse, 0, 0, 0},
     {"seed", BOTH, read_seed, 0, 0, 0},

@@ -268,7 +268,8 @@ static int read_sampling(struct model_config *cfg, const json_t *root, const cha
     } numbers[] = {{"temperature", &s->temperature, 0, 100},
                    {"top_p", &s->top_p, 1e-6, 1},
                    {"min_p", &s->min_p, 0, 1},
-                   {"repetition_penalty", &s->repetition_penalty, 0.01, 10}};
+                   {"repetition_penalty", &s->repetition_penalty, (double)REPETITION_PENALTY_MIN,
+                    (double)REPETITION_PENALTY_MAX}};
     int rc = 0;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         double value = CONFIG_OPEN;

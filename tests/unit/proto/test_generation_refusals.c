@@ -92,7 +92,8 @@ START_TEST(edits_that_are_out_of_range_are_refused)
     static const struct {
         float repetition, presence, frequency;
         const char *text;
-    } penalties[] = {{0, 0, 0, "repetition_penalty is 0, must be > 0 and <= 10"},
+    } penalties[] = {{0, 0, 0, "repetition_penalty is 0, must be >= 0.01 and <= 10"},
+                     {0.009f, 0, 0, "repetition_penalty is 0.009, must be"},
                      {-2, 0, 0, "repetition_penalty is -2"},
                      {10.5f, 0, 0, "repetition_penalty is 10.5"},
                      {NAN, 0, 0, "repetition_penalty is nan"},

@@ -11,7 +11,8 @@ static int request_read(struct generate_request *req)
 
 static void edits_sample(struct generate_request *req)
 {
-    req->repetition_penalty = sample_int(0, 1) ? sample_float(0.001f, 10) : 1;
+    req->repetition_penalty =
+        sample_int(0, 1) ? sample_float(REPETITION_PENALTY_MIN, REPETITION_PENALTY_MAX) : 1;
     req->presence_penalty = sample_float(-2, 2);
     req->frequency_penalty = sample_float(-2, 2);
     req->min_tokens = req->max_tokens ? sample_int(0, req->max_tokens) : 7;

@@ -95,7 +95,9 @@ START_TEST(values_out_of_range_are_refused)
     bad = nothing, bad.top_p = 1.5f;
     check_refused(&bad, "top_p is 1.5");
     bad = nothing, bad.repetition_penalty = 0;
-    check_refused(&bad, "repetition_penalty is 0");
+    check_refused(&bad, "repetition_penalty is 0, must be 0.01 to 10");
+    bad = nothing, bad.repetition_penalty = 0.009f;
+    check_refused(&bad, "repetition_penalty is 0.009");
     bad = nothing, bad.top_k = -2;
     check_refused(&bad, "top_k is 4294967294");
     memset(text, 'a', sizeof text);

@@ -622,6 +622,9 @@ START_TEST(generation_config_says_how_to_sample)
     ck_assert(cfg.sampling.temperature == CONFIG_OPEN);
     CHECK_ERR(parse(with_eos, "{\"top_p\": 1.5}"), ERR_FORMAT, "\"top_p\" is 1.5, must be");
     CHECK_ERR(parse(with_eos, "{\"temperature\": -1}"), ERR_FORMAT, "\"temperature\" is -1");
+    CHECK_ERR(parse(with_eos, "{\"repetition_penalty\": 0.009}"), ERR_FORMAT,
+              "\"repetition_penalty\" is 0.009, must be 0.01 to 10");
+    CHECK_OK(parse(with_eos, "{\"repetition_penalty\": 0.01}"));
 }
 END_TEST
 

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/limits.h"
 #include "base/rng.h"
 #include "speculation/rows/edits.h"
 #include "tests/support/check_util.h"
@@ -53,7 +54,7 @@ END_TEST
 
 START_TEST(an_edited_logit_is_never_nan_nor_infinite_above)
 {
-    const float parts[] = {EDIT_REPETITION_MIN, 1, EDIT_REPETITION_MAX};
+    const float parts[] = {REPETITION_PENALTY_MIN, 1, REPETITION_PENALTY_MAX};
     const float sums[] = {-EDIT_BIAS_MAX, 0, EDIT_BIAS_MAX, -INFINITY};
     const float logits[] = {-INFINITY, -FLT_MAX, -1, -0.0f, 0, 1e-40f, 1, FLT_MAX};
     for (int i = 0; i < 3 * 3 * 4 * 8; i++) {
@@ -91,7 +92,12 @@ START_TEST(options_out_of_range_are_refused_with_their_value)
     CHECK_OK(edit_rules_check(&rules, VOCAB, &err));
     rules.repetition_penalty = 0;
     CHECK_ERR(edit_rules_check(&rules, VOCAB, &err), ERR_ARGUMENT,
-              "repetition_penalty 0 is not within 0.01 to 100");
+              "repetition_penalty 0 is not within 0.01 to 10");
+    rules.repetition_penalty = 0.009f;
+    CHECK_ERR(edit_rules_check(&rules, VOCAB, &err), ERR_ARGUMENT,
+              "repetition_penalty 0.009 is not within");
+    rules.repetition_penalty = REPETITION_PENALTY_MIN;
+    CHECK_OK(edit_rules_check(&rules, VOCAB, &err));
     rules.repetition_penalty = NAN;
     CHECK_ERR(edit_rules_check(&rules, VOCAB, &err), ERR_ARGUMENT, "repetition_penalty nan");
     edit_rules_init(&rules);
