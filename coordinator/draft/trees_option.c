@@ -82,7 +82,23 @@ static const struct shape {
     {"chains", "chains:3x4",
      "3 chains of 4 guesses, each drawn by itself, so that two may be equal", parse_chains, false},
 };
-enum { N_SHAPES = sizeof shapes / sizeof *shapes, LIST_BYTES = 256 };
+
+/* Ways to plan trees, which the error lists, too. With auto planned trees do not follow the draft's
+ * q: that has not been shown to be faster (docs/journal/trees.md). */
+static const struct {
+    const char *word;
+    enum trees_mode mode;
+    bool follows_q;
+} words[] = {{"auto", TREES_AUTO, false},
+             {"dynamic", TREES_AUTO, true},
+             {"static", TREES_AUTO, false},
+             {"siblings", TREES_SIBLINGS, false},
+             {"off", TREES_OFF, false}};
+enum {
+    N_SHAPES = sizeof shapes / sizeof *shapes,
+    N_WORDS = sizeof words / sizeof *words,
+    LIST_BYTES = 256
+};
 
 void trees_list(char *text, size_t size)
 {
@@ -98,31 +114,23 @@ static int refuse_word(const char *text, struct error *err)
 {
     char list[LIST_BYTES] = "";
     size_t len = 0;
+    for (int i = 0; i < N_WORDS && len < sizeof list; i++) {
+        len += (size_t)snprintf(list + len, sizeof list - len, "%s, ", words[i].word);
+    }
+    if (len < sizeof list) {
+        len += (size_t)snprintf(list + len, sizeof list - len, "or a tree such as 3,2,1");
+    }
     for (int i = 0; i < N_SHAPES && len < sizeof list; i++) {
         len += (size_t)snprintf(list + len, sizeof list - len, "%s%s",
                                 i == N_SHAPES - 1 ? " or " : ", ", shapes[i].example);
     }
-    return error_set(err, ERR_ARGUMENT,
-                     "--trees '%s': expected auto, dynamic, static, siblings, off, or a tree such "
-                     "as 3,2,1%s",
-                     text, list);
+    return error_set(err, ERR_ARGUMENT, "--trees '%s': expected %s", text, list);
 }
 
-/* With auto planned trees do not follow the draft's q: that has not been shown to be faster
- * (docs/journal/trees.md). */
 int trees_parse(const char *text, struct trees *trees, struct error *err)
 {
-    static const struct {
-        const char *word;
-        enum trees_mode mode;
-        bool follows_q;
-    } words[] = {{"auto", TREES_AUTO, false},
-                 {"dynamic", TREES_AUTO, true},
-                 {"static", TREES_AUTO, false},
-                 {"siblings", TREES_SIBLINGS, false},
-                 {"off", TREES_OFF, false}};
     *trees = (struct trees){.mode = TREES_AUTO};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    for (int i = 0; i < N_WORDS; i++) {
         if (strcmp(text, words[i].word) != 0) continue;
         trees->mode = words[i].mode;
         trees->follows_q = words[i].follows_q;
