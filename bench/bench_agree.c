@@ -86,7 +86,7 @@ int main(int argc, char **argv)
         {"core", 'c', "N", "layers of the draft; default 1", 1, 4096, .number = &s.core},
         {"seeds", 'S', "LIST", "of the models; default 1,2,3", 0, 1 << 30,
          .list = {s.seeds, &s.n_seeds, LIST_MAX}},
-        {"tails", 'r', "LIST", "scales of the layers behind the core", .text = &s.tails},
+        {"tails", 'r', "LIST", "scales of the layers after the core", .text = &s.tails},
         {"agree", 'a', "LIST", "wished agreements; default 0.3,0.5,0.7,0.9", .text = &s.agrees},
         {"tokens", 'n', "N", "of a text; default 72, 8 of them a random prompt", AGREE_PROMPT + 1,
          AGREE_TOKENS_MAX, .number = &s.n_tokens},

@@ -121,7 +121,7 @@ static void measure(int n_lanes, int k_max, double alpha, enum form form)
         }
     }
     printf("%3d lanes, %-8s K at most %2d, alpha %.2f: mean K %5.2f, %5.2f siblings and %5.2f "
-           "behind them, share %6.1f us, teach %6.1f us\n",
+           "after them, share %6.1f us, teach %6.1f us\n",
            n_lanes, forms[form], k_max, alpha, guesses / N_ROUNDS / n_lanes,
            siblings / N_ROUNDS / n_lanes, grown / N_ROUNDS / n_lanes, median(share_us, N_ROUNDS),
            median(teach_us, N_ROUNDS));

@@ -75,13 +75,13 @@ static const char doc[] =
     "With --logprobs a table of the tokens takes the place of the text. With --json they are in "
     "\"choices\" and \"logprobs\", and the prompt of --with-prompt is in \"prompt\".\n\n"
     "--show-drafts on a terminal: green = guess that stayed, red and struck through = rejected "
-    "guess, blue = its replacement, cyan = bonus token behind guesses that stayed. A guess can "
+    "guess, blue = its replacement, cyan = bonus token after guesses that stayed. A guess can "
     "have siblings, other guesses for its place: green and underlined = a sibling that stayed in "
-    "place of a rejected guess, behind a | = one that was rejected, too. Without colours (pipe, "
+    "place of a rejected guess, after a | = one that was rejected, too. Without colours (pipe, "
     "NO_COLOR): [stayed], {-rejected-}{+replacement+}, <bonus>, {-|rejected sibling-}, [|sibling "
     "that stayed]; newlines of rejected guesses show as \\n. Guesses of a second chain, which was "
-    "found beside the first one, and guesses of the draft behind siblings have the marks of "
-    "siblings. Guesses behind a rejected one, and siblings of one that stayed, are not shown. With "
+    "found beside the first one, and guesses of the draft after siblings have the marks of "
+    "siblings. Guesses after a rejected one, and siblings of one that stayed, are not shown. With "
     "--json the rounds are listed under \"steps\".\n\n" CLIENT_STATUS_DOC;
 
 static int check_command(const struct generate_options *o, struct error *err)

@@ -304,7 +304,7 @@ static int check_options(void *fields, struct error *err)
     if (!args->has_target) return error_set(err, ERR_ARGUMENT, "--target is missing");
     if (args->is_mpi && has_list) {
         return error_set(err, ERR_ARGUMENT,
-                         "--target mpi stands alone: mpirun says where the ranks are");
+                         "--target mpi is given alone: mpirun says where the ranks are");
     }
     if (!c->tokenizer && strcmp(c->draft, "none") == 0) {
         return error_set(err, ERR_ARGUMENT,
@@ -353,7 +353,7 @@ static void hasten_resolver(void)
     setenv("RES_OPTIONS", "timeout:1 attempts:3", 0);
 }
 
-static int read_guard(void *arg, struct error *err)
+static int read_credentials(void *arg, struct error *err)
 {
     struct arguments *args = arg;
     return credentials_read(&args->credentials, err);
@@ -425,7 +425,7 @@ int main(int argc, char **argv)
         .name = "outrider-coordinator",
         .log = args.log,
         .stop_grace_ms = STOP_GRACE_MS + 1000 * args.options.drain_timeout_s,
-        .read = read_guard,
+        .read = read_credentials,
         .open = open_coordinator,
         .run = run_coordinator,
         .stop = stop_coordinator,

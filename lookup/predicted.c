@@ -15,10 +15,10 @@ enum {
     BEGIN_RUN = 16,  /* what the client's word is worth before anything was seen */
     MATCH_MOST = 32, /* tokens that are compared backwards */
     NEAR_BEFORE = 64,
-    NEAR_BEHIND = 256, /* of the place where it was lost */
-    ONE_BEHIND = 4,    /* a single token is as good as a longer match so near to the place */
-    CHAIN_MOST = 64,   /* positions of a chain that are looked at */
-    EXPECTED_LOST = 1  /* tokens that may be replaced by as many others */
+    NEAR_AFTER = 256, /* of the place where it was lost */
+    ONE_AFTER = 4,    /* a single token is as good as a longer match so near to the place */
+    CHAIN_MOST = 64,  /* positions of a chain that are looked at */
+    EXPECTED_LOST = 1 /* tokens that may be replaced by as many others */
 };
 
 struct predicted {
@@ -132,9 +132,9 @@ static void consider(struct search *s, int at, int least)
 static void look_near(struct search *s, const struct predicted_place *place)
 {
     int first = place->next > NEAR_BEFORE ? place->next - NEAR_BEFORE : 1;
-    int last = s->p->n - place->next > NEAR_BEHIND ? place->next + NEAR_BEHIND : s->p->n;
+    int last = s->p->n - place->next > NEAR_AFTER ? place->next + NEAR_AFTER : s->p->n;
     for (int at = first; at <= last; at++) {
-        bool is_close = at > place->next && at <= s->expected + ONE_BEHIND;
+        bool is_close = at > place->next && at <= s->expected + ONE_AFTER;
         consider(s, at, is_close ? 1 : 2);
     }
 }

@@ -46,8 +46,8 @@ class House(unittest.TestCase):
         self.assertEqual([(kind, where) for kind, where, _ in house.words_of(name, text)],
                          [(kind, f"{name}:{line}") for kind, line in words])
 
-    def test_words_are_found_in_comments_and_not_in_code(self):
-        self.check("a.c", 'int lives;\n/* What it is for. */\nchar *a = "/* Of */";\n/* Some\n'
+    def test_openings_are_found_in_comments_and_not_in_code(self):
+        self.check("a.c", 'int of;\n/* What it is for. */\nchar *a = "/* Of */";\n/* Some\n'
                    " * weather. */\n", ("begins with What", 2), ("weather", 5))
         self.check("a.c", "int a; // Those that stay\n/* Often the same one */\n",
                    ("begins with Those", 1))
@@ -55,7 +55,14 @@ class House(unittest.TestCase):
     def test_each_opening_of_the_style_guide_is_found(self):
         for opening in ("What", "Of", "Whether", "Who", "Those", "The same"):
             self.check("a.c", f"/* {opening} it is. */\n", (f"begins with {opening}", 1))
-        self.check("a.c", "int behind; // Rows behind it\n", ("behind", 1))
+        self.check("a.c", "int a; // Rows behind it\n", ("behind", 1))
+
+    def test_words_are_found_in_texts_and_names(self):
+        self.check("a.c", 'puts("guesses "\n     "behind it");\nint n_behind, behindhand;\n'
+                   "bool stands_alone(void);\nint olives;\n",
+                   ("behind", 2), ("behind", 3), ("stands", 4))
+        self.check("a.py", '# Rows.\nprint("It lives here")\n', ("lives", 2))
+        self.check("tests/a.c", 'char *a = "weather";\nint is_behind;\n', ("behind", 2))
 
     def test_hidden_things_may_be_behind_others(self):
         self.check("a.c", "/* Ranks behind a\n * proxy, and behind NAT. */\n")

@@ -185,7 +185,7 @@ static void on_run_open(struct rpc_call *call, void *service)
     if (is_busy(ls)) {
         rc = error_set(
             &err, ERR_UNAVAILABLE,
-            "another coordinator is using this group or left a step behind; one at a time");
+            "another coordinator is using this group or left a step unfinished; one at a time");
         goto out;
     }
     if (!begin_stream(ls)) {

@@ -160,7 +160,7 @@ out:
     return rc;
 }
 
-static int read_guard(void *arg, struct error *err)
+static int read_credentials(void *arg, struct error *err)
 {
     struct arguments *args = arg;
     int rc = 0;
@@ -223,7 +223,7 @@ int main(int argc, char **argv)
     const struct program program = {.name = "outrider-worker",
                                     .log = args.log,
                                     .stop_grace_ms = drain_ms + WORKER_STOP_GRACE_MS,
-                                    .read = read_guard,
+                                    .read = read_credentials,
                                     .check = check_worker,
                                     .meets_peers = group_has_peers(&args.options.group),
                                     .open = open_worker,

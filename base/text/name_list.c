@@ -58,7 +58,7 @@ static void read_word(const struct name_list *list, const char *word, size_t len
     item->file_len = len > own ? len - own - 1 : 0;
     item->file = item->file_len > 0 ? word + own + 1 : NULL;
     if (item->file_len > 0) return;
-    snprintf(problem, PROBLEM_BYTES, "the name of the file behind %s= is missing", name->name);
+    snprintf(problem, PROBLEM_BYTES, "the name of the file after %s= is missing", name->name);
 }
 
 int name_list_read(const struct name_list *list, const char *text, struct name_list_item *items,

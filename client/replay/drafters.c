@@ -40,7 +40,7 @@ static int refuse_lookahead(const char *names, struct error *err)
         if (len == sizeof lookahead - 1 && memcmp(word, lookahead, len) == 0) {
             return error_set(err, ERR_ARGUMENT,
                              "--drafter: lookahead cannot be replayed, because it learns from what "
-                             "the target says behind guesses, and a recorded text does not tell "
+                             "the target says after guesses, and a recorded text does not tell "
                              "that");
         }
         word += len;

@@ -63,13 +63,12 @@ static const char doc[] =
     "A FILE whose name ends in .jsonl has an object a line with \"prompt\" and \"answer\", or "
     "\"prompt_ids\" and \"answer_ids\"; any other FILE is one text.\v"
     "session: what the prompt and the answer have said before. ngram: the first place where the "
-    "last 3 or 2 tokens stood before. store: the texts that were replayed before, in the order of "
+    "last 3 or 2 tokens came before. store: the texts that were replayed before, in the order of "
     "the command line. datastore: the texts of a FILE of `outrider datastore build`. recycled: "
-    "what "
-    "stood behind the same token in the answers; a server finds more, because it also knows the "
-    "target's second best tokens and what it says behind guesses that were wrong. lookahead, which "
-    "the coordinator has, too, cannot be replayed: it learns from what the target says behind its "
-    "own guesses, and a recorded text does not tell that.\n"
+    "the tokens that came after the same token in the answers; a server finds more, because it "
+    "also knows the target's second best tokens and what it says after guesses that were wrong. "
+    "lookahead, which the coordinator has, too, cannot be replayed: it learns from what the target "
+    "says after its own guesses, and a recorded text does not tell that.\n"
     "The speed-up is predicted: rounds take the given times, and the drafters what they took "
     "here.\n\n" CLIENT_STATUS_DOC;
 

@@ -126,7 +126,7 @@ static int keep_row(struct skip_measure *m, struct model *model, int row, int at
     (void)unused;
     known->n = t > 0 ? m->n_items[row] : 1;
     if (m->n_items[row] == 0) {
-        return error_set(err, ERR_FORMAT, "%s: the logits behind token %d are no numbers",
+        return error_set(err, ERR_FORMAT, "%s: the logits after token %d are no numbers",
                          m->options.model, at);
     }
     if (t > 0) TRY(sum_row(m, model, row, best, &sum, err));

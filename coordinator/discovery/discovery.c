@@ -392,11 +392,12 @@ int discovery_tell_busy(const char *address, bool is_known, struct error *err)
     bool is_open = !is_known && strncmp(address, "unix:", 5) != 0;
     return error_set(err, ERR_UNAVAILABLE,
                      "the group at %s is still starting, or another coordinator is using it or "
-                     "left a step behind; one at a time%s",
+                     "left a step unfinished; one at a time%s",
                      address,
-                     is_open ? ", and whoever can call its ranks may be that one: --group-key, of "
-                               "ranks and coordinators, keeps strangers out"
-                             : "");
+                     is_open
+                         ? ", and anyone who can call its ranks may be that one: --group-key, of "
+                           "ranks and coordinators, keeps strangers out"
+                         : "");
 }
 
 int discovery_why(const struct discovery *d, struct error *err)

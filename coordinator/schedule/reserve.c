@@ -212,10 +212,10 @@ static bool reserve_draft(struct planning *p, struct lane_plan *lane, int n_rese
     struct error err;
     while (lane->tree.n_chain > 0 && lane->drafter == model) {
         /* An older sequence may have taken what the draft knew of this one. */
-        bool is_behind = planning_n_missed(seq) > CAUGHT_UP_TOKENS;
+        bool reads_first = planning_n_missed(seq) > CAUGHT_UP_TOKENS;
         int end = seq->n_tokens + lane_plan_k(lane);
-        if (!is_behind && !drafter_reserve(model, seq, end, &err)) break;
-        if (!is_behind && free_draft_kv(p, seq, n_reserved)) continue;
+        if (!reads_first && !drafter_reserve(model, seq, end, &err)) break;
+        if (!reads_first && free_draft_kv(p, seq, n_reserved)) continue;
         if (!planning_is_planned(seq)) return false;
         seq->lacked_draft_kv = true;
         drop_guesses(lane);

@@ -49,7 +49,7 @@ static int model_limit(const struct planning *p, struct sequence *seq)
 /* The guesses of a sequence with a K of its own. */
 struct own_guesses {
     int k;
-    bool is_behind;          /* the drafter has more to read before it guesses */
+    bool reads_first;        /* the drafter has more to read before it guesses */
     struct drafter *drafter; /* that makes them */
     struct planner_offer offer;
 };
@@ -62,8 +62,8 @@ static void choose_found(const struct planning *p, struct sequence *seq, struct 
     struct planner_offer offer = {0};
     if (has_none) seq->speculation_off = DRAFTERS_OWN_K_NEEDS;
     if (planning_is_first_plain(seq) || !finder) return;
-    own->is_behind = lookup_read(own->drafter, seq, 0) > 0;
-    if (!own->is_behind && !lookup_offer(finder, seq, &offer)) return;
+    own->reads_first = lookup_read(own->drafter, seq, 0) > 0;
+    if (!own->reads_first && !lookup_offer(finder, seq, &offer)) return;
     own->k = planner_own_k(&seq->planner_state, planning_guess_room(p, seq));
 }
 
@@ -82,7 +82,7 @@ static struct own_guesses choose_own(const struct planning *p, struct sequence *
     own.drafter = drafters_first(p->s->drafters);
     if (p->s->drafters->model) {
         own.k = planner_own_k(&seq->planner_state, model_limit(p, seq));
-        own.is_behind = planning_n_missed(seq) > CAUGHT_UP_TOKENS;
+        own.reads_first = planning_n_missed(seq) > CAUGHT_UP_TOKENS;
     } else {
         choose_found(p, seq, &own);
     }
@@ -154,7 +154,7 @@ static void plan_decoding(struct planning *p, int n_feeding)
     int kept_rows = kept_for_prompts(p, n_feeding, p->n_rows);
     for (int i = 0; i < n; i++) {
         const struct own_guesses own = choose_own(p, list[i]);
-        if (own.k > 0 && own.is_behind) continue;
+        if (own.k > 0 && own.reads_first) continue;
         if (own.k + 1 <= p->n_tokens - kept_tokens && own.k + 1 <= p->n_rows - kept_rows) {
             add_lane(p, list[i], 1, &own);
             p->n_decoding++;
@@ -197,7 +197,7 @@ static bool must_wait_for_draft(const struct planning *p, const struct sequence 
                                 const struct own_guesses *own, int n_rows)
 {
     int k = own->k;
-    return k > 0 && (own->is_behind || k + 1 > n_rows || n_unread(seq) + k > p->n_tokens);
+    return k > 0 && (own->reads_first || k + 1 > n_rows || n_unread(seq) + k > p->n_tokens);
 }
 
 static void plan_prompt(struct planning *p, struct sequence *seq, int room)

@@ -64,12 +64,12 @@ static double least_agreement(double sigma)
 int synthetic_agree_tail(const struct synthetic_model *model, double wished, double *tail,
                          struct error *err)
 {
-    int core = model->core_layers, behind = model->cfg.n_layers - core;
+    int core = model->core_layers, n_after = model->cfg.n_layers - core;
     double sigma = synthetic_logit_deviation(model->cfg.vocab_size);
     double least = least_agreement(sigma);
-    if (behind < 1) {
+    if (n_after < 1) {
         return error_set(err, ERR_ARGUMENT,
-                         "synthetic model: agree= needs layers behind the core: the core has %d of "
+                         "synthetic model: agree= needs layers after the core: the core has %d of "
                          "%d; take a smaller core= or more layers=",
                          core, model->cfg.n_layers);
     }
@@ -82,6 +82,6 @@ int synthetic_agree_tail(const struct synthetic_model *model, double wished, dou
     double distance = synthetic_agree_contrast(wished) / sigma;
     double cosine = 1 - distance * distance / 2;
     double ratio = sqrt(1 / (cosine * cosine) - 1);
-    *tail = ratio * sqrt((1 + LAYERS_ADD) / LAYERS_ADD * core / behind);
+    *tail = ratio * sqrt((1 + LAYERS_ADD) / LAYERS_ADD * core / n_after);
     return 0;
 }

@@ -13,7 +13,7 @@ bool synthetic_block_kind(const char *name, enum block_kind *kind);
 /* The names, separated by ", ", for an error text. */
 void synthetic_block_names(char *text, size_t text_bytes);
 
-/* Rounds the 32 elements of a group to the kind's integers. The super-blocks' halves follow from
- * the standard deviation of the whole matrix. */
+/* Rounds the 32 elements of a group to the kind's integers; `deviation` is the standard
+ * deviation of the whole matrix, whose super-blocks' halves follow from it. */
 void synthetic_round_group(enum block_kind kind, float deviation, const float *values,
                            struct weight_group *out);

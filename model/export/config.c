@@ -144,13 +144,13 @@ static int first_window(const struct model_config *cfg)
 static void write_window_layers(FILE *out, const struct model_config *cfg)
 {
     int first = first_window(cfg);
-    bool is_behind = true;
+    bool are_full_before = true;
     for (int i = 0; i < first; i++) {
-        is_behind = is_behind && config_layer(cfg, i)->window == 0;
+        are_full_before = are_full_before && config_layer(cfg, i)->window == 0;
     }
     fprintf(out, "  \"use_sliding_window\": %s,\n  \"max_window_layers\": %d,\n",
             truth(window_of(cfg) > 0), first);
-    if (is_behind) return;
+    if (are_full_before) return;
     fprintf(out, "  \"layer_types\": [");
     for (int i = 0; i < cfg->n_layers; i++) {
         fprintf(out, "%s\n    \"%s_attention\"", i ? "," : "",

@@ -74,7 +74,7 @@ static const struct added_token *longest_at(const struct added_set *set, const c
     return found;
 }
 
-static bool stands_alone(struct text text, size_t begin, size_t end)
+static bool is_alone(struct text text, size_t begin, size_t end)
 {
     size_t used;
     if (begin && text_is_word(text_char_before(text.data, begin, &used))) return false;
@@ -130,7 +130,7 @@ const struct added_token *added_set_next(const struct added_set *set, struct tex
         *begin = *at;
         *end = *at += token->len;
         if (token->special && !filter->special) continue;
-        if (token->single_word && !stands_alone(text, *begin, *end)) continue;
+        if (token->single_word && !is_alone(text, *begin, *end)) continue;
         if (token->lstrip)
             *begin = blanks_before(text, *begin, covered < *begin ? covered : *begin);
         if (token->rstrip) *end = blanks_after(text, *end);

@@ -140,7 +140,7 @@ uint64_t token_table_fingerprint(const struct token_table *table)
     return hash;
 }
 
-static bool stands_for_itself(int byte)
+static bool is_its_own_code(int byte)
 {
     return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
 }
@@ -148,7 +148,7 @@ static bool stands_for_itself(int byte)
 /* The 68 other bytes, in ascending order, are U+0100 and up. */
 static int32_t byte_level_code(uint8_t byte)
 {
-    if (stands_for_itself(byte)) return byte;
+    if (is_its_own_code(byte)) return byte;
     if (byte <= 0x20) return 0x100 + byte;
     if (byte < 0xad) return 0x121 + (byte - 0x7f); /* 7F..A0 */
     return 0x143;                                  /* AD */
@@ -173,7 +173,7 @@ bool byte_level_decode(struct text content, char *out, size_t *out_len)
         size_t used;
         int32_t c = text_char(content.data + at, &used);
         int byte = -1;
-        if (c < 0x100 && stands_for_itself(c)) byte = c;
+        if (c < 0x100 && is_its_own_code(c)) byte = c;
         if (c >= 0x100 && c <= 0x120) byte = c - 0x100;
         if (c >= 0x121 && c <= 0x142) byte = c - 0x121 + 0x7f;
         if (c == 0x143) byte = 0xad;

@@ -141,7 +141,7 @@ class Options(FolderTest):
                 self.check_usage(*run(COORDINATOR, "--target", target, "--draft", DRAFT,
                                       "--listen", self.listen), word)
         self.check_usage(*run(COORDINATOR, "--target", "mpi", "--target", NOBODY, "--draft", DRAFT,
-                              "--listen", self.listen), "--target mpi stands alone")
+                              "--listen", self.listen), "--target mpi is given alone")
         self.check_usage(*run(COORDINATOR, "--target", NOBODY, "--groups", "17", "--draft", DRAFT,
                               "--listen", self.listen), "17")
         self.check_refusal(*run(COORDINATOR, "--target", "mpi", "--draft", DRAFT, "--listen",

@@ -38,9 +38,9 @@ START_TEST(wrong_lists_are_refused_with_the_wrong_word)
         {"abc", "'abc' is not known"},
         {"ab=c", "'ab=c' is not known"},
         {"a, ab", "' ab' is not known"},
-        {"file", "the name of the file behind file= is missing"},
+        {"file", "the name of the file after file= is missing"},
         {"filer", "'filer' is not known"},
-        {"a,file=,ab", "the name of the file behind file= is missing"},
+        {"a,file=,ab", "the name of the file after file= is missing"},
         {"a,ab,a", "a is named twice"},
         {"file=1,file=2", "file is named twice"},
     };

@@ -186,7 +186,7 @@ START_TEST(drafters_are_named)
     } cases[] = {{"session,", "''"},
                  {"store,store", "--drafter store,store: store is named twice"},
                  {"sessions", "'sessions' is not known"},
-                 {"datastore", "the name of the file behind datastore= is missing"},
+                 {"datastore", "the name of the file after datastore= is missing"},
                  {"session,lookahead", "lookahead cannot be replayed"},
                  {"recycled=4", "names from: session, ngram, store, datastore=FILE, recycled"},
                  {"datastore=", "is missing"}};

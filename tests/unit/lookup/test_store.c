@@ -34,7 +34,7 @@ static int below(int n)
     return (int)(random_state >> 8) % n;
 }
 
-static bool stands_at(const struct text *text, int at, const int32_t *part, int n)
+static bool is_at(const struct text *text, int at, const int32_t *part, int n)
 {
     if (at + n > text->n) return false;
     for (int i = 0; i < n; i++) {
@@ -49,7 +49,7 @@ static int occurrences(uint64_t tenant, const int32_t *part, int n)
     int count = 0;
     for (int t = 0; t < N_TEXTS; t++) {
         for (int at = 0; texts[t].tenant == tenant && at < texts[t].n; at++) {
-            count += stands_at(&texts[t], at, part, n);
+            count += is_at(&texts[t], at, part, n);
         }
     }
     return count;
