@@ -1,7 +1,6 @@
 /* The acceptance rules (docs/design.md section 6): one table, a row per rule. The enum, the
  * declarations of the rules' functions, the names that users write, the errors and the help all
- * come from it, so a new rule is one row here and its function in a file of its own or in
- * speculation/accept/chain.c. */
+ * come from it, so a new rule is one row here and a file of its own with its functions. */
 #pragma once
 
 #include "speculation/accept/tree.h"
