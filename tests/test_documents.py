@@ -10,6 +10,8 @@
             gone), and each page of docs/ that a source names
   function  docs/architecture.md, "Reading order", has twelve functions, each of which is defined in
             the file beside it
+  example   each declaration or function in a ```c block of these pages is, word for word, in a
+            source that the page names
   figure    docs/results.md has tables of figures, all with the same columns, and each row has a
             date, and a machine of the page's first table
 
@@ -23,7 +25,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 sys.dont_write_bytecode = True
-from tree import find_files, functions_of, line_of, read
+from tree import C_FILES, find_files, functions_of, line_of, read
 
 TEXTS = (".c", ".h", ".cu", ".cuh", ".cpp", ".py", ".sh", ".cmake", ".proto", ".md", ".txt")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -31,6 +33,8 @@ PATH = re.compile(r"(?<![\w./{*<$=-])[a-z]\w*(?:/[\w-]+(?:\.[\w-]+)*)+(?![\w*<{/
 PLACEHOLDER = re.compile(r"/[A-Z]+(?:/|$)")  # as in tests/unit/FOLDER
 QUOTED = re.compile(r"(?<![\w/])(docs/[\w/-]+\.md|\w+\.md)(?:\]\([^)]*\))?,\s+\"([^\"]+)\"")
 PAGE = re.compile(r"(?<![\w./-])docs/[\w/-]+\.md\b")
+EXAMPLE = re.compile(r"^```c\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PIECE = re.compile(r"(?:[^\n]+\n)+")  # up to an empty line
 ROW = re.compile(r"^\| `(\w+)` \| ([\w/.]+) \|", re.MULTILINE)
 N_FUNCTIONS = 12
 MACHINES = "| machine | what it is |"
@@ -95,6 +99,17 @@ def find_functions(tree, text):
             yield match.start(), f"{name} is not defined in {path}"
 
 
+def find_examples(tree, text):
+    """Pieces of ```c blocks that are in no source that the page names, with their offsets."""
+    paths = {path for path in PATH.findall(text)
+             if path.endswith(C_FILES) and os.path.exists(os.path.join(tree, path))}
+    sources = [read(tree, path) for path in paths]
+    for block in EXAMPLE.finditer(text):
+        for piece in PIECE.finditer(text, *block.span(1)):
+            if not any(piece.group() in source for source in sources):
+                yield piece.start(), "this code is in no source that the page names"
+
+
 def find_figures(text):
     """Tables of figures with other columns, and rows without a date or with an unknown machine."""
     machines = set(ANYWHERE) | set(re.findall(r"^\| ([A-Z]\d?) \|", text, re.MULTILINE))
@@ -130,6 +145,7 @@ def find_faults(tree):
         if re.match(r"(README|CONTRIBUTING|docs/[\w-]+)\.md$", path):
             found += find_paths(tree, text, PATH)
             found += find_headings(tree, path, text)
+            found += find_examples(tree, text)
         elif not path.startswith(("docs/journal/", "tests/test_")):
             found += find_paths(tree, text, PAGE)
         if path == "docs/architecture.md":
@@ -180,6 +196,11 @@ def try_rules():
          ["docs/architecture.md:2: the reading order has 0 functions and not 12"]),
         ({"docs/architecture.md": "# Architecture\n"},
          ["docs/architecture.md:1: the reading order has 0 functions and not 12"]),
+        ({"docs/c.md": "base/x.c:\n```c\nint f(void)\n{\n    g();\n}\n```\n"}, []),
+        ({"docs/c.md": "base/x.c:\n```c\n/* docs/a.md */\n\nint f(void)\n{\n    h();\n}\n```\n"},
+         ["docs/c.md:5: this code is in no source that the page names"]),
+        ({"docs/c.md": "```c\nint f(void)\n```\n"},
+         ["docs/c.md:2: this code is in no source that the page names"]),
         ({"docs/results.md": page + row.format("Z", "2026-11-27")}, []),
         ({"docs/results.md": page + row.format("Y", "2026-11-27")},
          ["docs/results.md:7: Y is no machine of this page"]),
