@@ -111,7 +111,7 @@ def start_once(args, flags, want, fills=False):
         cluster.start_workers()
         cluster.start_coordinator()
         loaded = 0
-        while not ask(cluster):
+        while not loaded or not ask(cluster):
             if not loaded and len(ready_lines(cluster)) == args.ranks:
                 loaded = resident(cluster)
             if not (cluster.workers.is_alive() and cluster.coordinator.is_alive()):
@@ -133,7 +133,7 @@ def start_once(args, flags, want, fills=False):
                n_bytes / 1e6 / cpu,
                max(field_kb(f"/proc/{pid}/status", "VmHWM") for pid in pids) / 1024,
                max(field_kb(f"/proc/{pid}/smaps_rollup", "Pss") for pid in pids) / 1024,
-               (loaded or served) / n_bytes if n_bytes else 0,
+               loaded / n_bytes if n_bytes else 0,
                served / n_bytes if n_bytes else 0)
         if fills:
             cluster.wait_measured()

@@ -142,7 +142,7 @@ static int feature_rows_decode(const Outrider__Generation__V1__FeatureRows *msg,
 {
     int rc = 0;
     if (!msg) return 0;
-    TRY(codec_read_int(&features->first, msg->first, 0, SCORE_TOKENS_MAX, "first", err));
+    TRY(codec_read_int(&features->first, msg->first, 0, GENERATE_PROMPT_IDS_MAX, "first", err));
     TRY(codec_read_int(&features->n_columns, msg->columns, 1, FEATURE_WISH_MAX + 1, "columns",
                        err));
     TRY(codec_read_int(&features->dim, msg->dim, 1, SCORE_DIM_MAX, "dim", err));

@@ -84,8 +84,7 @@ bool engine_must_end(const struct job *job, int64_t now_us, enum job_end *end, s
     const struct error *failure = job_failure(job);
     if (failure) {
         *why = *failure;
-        *end =
-            failure->code == ERR_EXHAUSTED ? JOB_END_SLOW_READER : job_end_of_error(failure->code);
+        *end = job_end_of_error(failure->code);
         return true;
     }
     if (job_is_cancelled(job)) {

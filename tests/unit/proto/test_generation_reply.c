@@ -328,7 +328,7 @@ START_TEST(features_of_scores_keep_every_element)
     struct score_reply got,
         sent = {.n = 2,
                 .tokens = score_tokens,
-                .features = {.first = 70, .n = 2, .n_columns = 3, .dim = 16, .rows = rows}};
+                .features = {.first = 100000, .n = 2, .n_columns = 3, .dim = 16, .rows = rows}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         rows[i] = (uint16_t)(i * 2654435761u >> 8);
     }
@@ -336,7 +336,7 @@ START_TEST(features_of_scores_keep_every_element)
     seed_write("generation_wire", 3, "scores_features", 0, buf.data, buf.len);
     CHECK_OK(score_reply_decode(buf.data, buf.len, &read_back, &got, &err));
     scores_equal(&sent, &got);
-    ck_assert(got.features.first == 70 && got.features.n == 2 && got.features.n_columns == 3);
+    ck_assert(got.features.first == 100000 && got.features.n == 2 && got.features.n_columns == 3);
     ck_assert_int_eq(got.features.dim, 16);
     ck_assert_mem_eq(got.features.rows, rows, sizeof rows);
     sent.features.n_columns = FEATURE_WISH_MAX + 2;
