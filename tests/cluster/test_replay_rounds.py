@@ -134,14 +134,22 @@ def check_small(build, report):
 
 
 def check_siblings(build, report):
-    """Trees of a chain and siblings that are drawn without replacement, over far ranks."""
-    with FarCluster(build, worker_flags=ONE_THREAD, target=SMALL, draft=SMALL + ",draft=1",
+    """Trees of a chain and siblings that are drawn without replacement: as many as the planner
+    wants over far ranks, and three guesses for one place."""
+    draft = SMALL + ",draft=1"
+    rules = [RULES[i % len(RULES)] for i in range(30 * N_SEEDS)]
+    asked = [([338, 7 + i % 5], {"rule": rule, "seed": 500 + i, "top_k": 20,
+                                 "temperature": 0 if rule == "greedy" else 1})
+             for i, rule in enumerate(rules)]
+    with FarCluster(build, worker_flags=ONE_THREAD, target=SMALL, draft=draft,
                     coordinator_flags=PLAIN_TREES) as cluster:
-        asked = [([338, 7 + i % 5], {"rule": RULES[i % len(RULES)], "seed": 500 + i,
-                                     "temperature": 0 if RULES[i % len(RULES)] == "greedy" else 1,
-                                     "top_k": 20, **WAYS[-1]}) for i in range(30 * N_SEEDS)]
-        return check(build, report, cluster, "trees of siblings", asked, in_flight=4,
-                     least_siblings=100)[0]
+        planned = [(prompt, {**fields, **WAYS[-1]}) for prompt, fields in asked]
+        n_rounds = check(build, report, cluster, "planned siblings", planned, in_flight=4,
+                         least_siblings=1)[0]
+        cluster.use("--trees", "3", "--lookup", "none", draft=draft)
+        fixed = [(prompt, {**fields, "n_draft": 1}) for prompt, fields in asked]
+        return n_rounds + check(build, report, cluster, "siblings of one guess", fixed,
+                                in_flight=4, least_siblings=len(fixed) * N_TOKENS // 2)[0]
 
 
 def main():
