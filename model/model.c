@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "model/checkpoint/head.h"
+#include "model/entry.h"
 #include "model/features.h"
 #include "model/numerics/numerics.h"
 #include "model/rope.h"
@@ -36,6 +38,7 @@ struct model {
     int n_ropes;
     struct model_options options;
     struct model_weights weights;
+    struct entry entry;           /* of a head; zeroed: it is none */
     struct layer_weights *chosen; /* [n_layers] some of those of `like`; NULL: all, or own ones */
     struct attention_shape attention;
     int qkv_dim, attention_dim; /* (H + 2K) E and H E of this rank */
@@ -142,6 +145,7 @@ out:
 
 static void close_buffers(struct model *m)
 {
+    entry_close(&m->entry, m->be);
     for (int i = 0; i < STEP_BUFFERS; i++) {
         const struct step_buffer *b = &m->buffers[i];
         if (b->data) m->be->ops->buffer_close(m->be, b->data, b->bytes);
@@ -177,6 +181,25 @@ static int check_head(const struct model *m, struct error *err)
                          o->n_vocab);
     }
     return 0;
+}
+
+/* Makes the model one of a head, if the checkpoint is a head. */
+static int take_head(struct model *m, struct error *err)
+{
+    const struct head_config *head = checkpoint_head(m->ck);
+    int rc = 0;
+    if (!head) return 0;
+    if (m->comm->size > 1 || m->options.head_ids || m->options.like) {
+        return error_set(err, ERR_ARGUMENT,
+                         "%s is a head, which runs on one rank, with its own ids and weights",
+                         checkpoint_name(m->ck));
+    }
+    TRY(checkpoint_demand_target(m->ck, err));
+    m->options.head_ids = checkpoint_head_ids(m->ck);
+    m->options.n_head_ids = m->options.head_ids ? head->n_columns : 0;
+    TRY(entry_open(&m->entry, head, m->cfg->dim, m->options.max_tokens, m->be, err));
+out:
+    return rc;
 }
 
 /* Makes the model's tables of rotations. Errors: ERR_UNSUPPORTED. */
@@ -239,8 +262,9 @@ int model_open(struct model **model, const struct checkpoint *ck, struct comm *c
     m->be = be;
     m->options = *options;
     if (!m->options.n_vocab) m->options.n_vocab = m->cfg->vocab_size;
-    if (options->head_ids) TRY(check_head(m, err));
-    int n_head = options->head_ids ? options->n_head_ids : m->options.n_vocab;
+    TRY(take_head(m, err));
+    if (m->options.head_ids) TRY(check_head(m, err));
+    int n_head = m->options.head_ids ? m->options.n_head_ids : m->options.n_vocab;
     TRY(shard_init(&m->shard, m->cfg, n_head, comm->rank, comm->size, err));
     TRY(check_config(m, err));
     m->attention = (struct attention_shape){m->shard.n_heads, m->shard.n_kv_heads, m->cfg->head_dim,
@@ -248,7 +272,8 @@ int model_open(struct model **model, const struct checkpoint *ck, struct comm *c
     m->attention_dim = m->shard.n_heads * m->cfg->head_dim;
     m->qkv_dim = m->attention_dim + 2 * m->shard.n_kv_heads * m->cfg->head_dim;
     TRY(open_buffers(m, err));
-    const struct weights_wish wish = {.head_ids = options->head_ids,
+    bool has_columns = m->entry.head && !checkpoint_head_is_chosen(ck);
+    const struct weights_wish wish = {.head_ids = has_columns ? NULL : m->options.head_ids,
                                       .witnessed = options->witnessed};
     if (options->like) {
         TRY(take_weights(m, err));
@@ -408,7 +433,8 @@ static int forward_layer(struct model *m, int i, const struct backend_step *step
                                       .scale = kind->residual_scale,
                                       .is_last = is_last};
 
-    ops->matmul(m->be, &w->qkv, m->h, (size_t)cfg->dim, m->qkv, (size_t)m->qkv_dim, n);
+    const uint16_t *in = i == 0 && entry_feeds_joined(&m->entry) ? m->entry.joined : m->h;
+    ops->matmul(m->be, &w->qkv, in, (size_t)w->qkv.n_in, m->qkv, (size_t)m->qkv_dim, n);
     if (m->squares) TRY(sum_squares(m, &squares, n, err));
     ops->attention_store(m->be, &m->attention, &input, step, m->qkv, m->q, m->kv[i]);
     ops->attention(m->be, &m->attention, step, &rule, m->q, m->kv[i], m->attended);
@@ -432,9 +458,13 @@ static int forward_step(struct model *m, const struct backend_step *step, struct
     const struct model_config *cfg = m->cfg;
     const struct feature_wish *wish = &m->features.wish;
     int rc = 0, column = 0;
-    ops->embed(m->be, step, m->x);
-    ops->rmsnorm(m->be, m->x, m->weights.layers[0].attention_norm.data, cfg->norm_eps, step->n,
-                 cfg->dim, m->h);
+    if (m->entry.head) {
+        entry_forward(&m->entry, m->be, step, &m->weights, cfg->norm_eps, m->x, m->h);
+    } else {
+        ops->embed(m->be, step, m->x);
+        ops->rmsnorm(m->be, m->x, m->weights.layers[0].attention_norm.data, cfg->norm_eps, step->n,
+                     cfg->dim, m->h);
+    }
     for (int i = 0; i < cfg->n_layers; i++) {
         if (column < wish->n && wish->boundaries[column] == i)
             keep_column(m, column++, NULL, step->n);
@@ -456,8 +486,8 @@ out:
     return rc;
 }
 
-int model_forward(struct model *m, const struct forward_lane *lanes, int n_lanes,
-                  const struct forward_row *rows, int n_rows, struct error *err)
+static int forward(struct model *m, const struct forward_lane *lanes, int n_lanes,
+                   const struct forward_row *rows, int n_rows, struct error *err)
 {
     int rc = 0;
     bool replayed = false, again = true;
@@ -479,6 +509,9 @@ int model_forward(struct model *m, const struct forward_lane *lanes, int n_lanes
                                       .sin = m->sin,
                                       .n_ropes = m->n_ropes,
                                       .query_scale = m->query_scale,
+                                      .features = m->entry.host,
+                                      .recycled = m->entry.recycled,
+                                      .feature_width = m->entry.width,
                                       .rows = m->row_index,
                                       .n_rows = n_rows,
                                       .variant = m->features.variant};
@@ -508,6 +541,26 @@ const uint16_t *model_features(struct model *m, int column, int first, int n)
     const void *data = rows;
     data = m->be->ops->read(m->be, data, (size_t)n * dim / 2); /* two bf16 are as long as a float */
     return data;
+}
+
+int model_forward(struct model *m, const struct forward_lane *lanes, int n_lanes,
+                  const struct forward_row *rows, int n_rows, struct error *err)
+{
+    assert(!m->entry.head);
+    return forward(m, lanes, n_lanes, rows, n_rows, err);
+}
+
+int model_forward_head(struct model *m, const struct forward_lane *lanes,
+                       const struct forward_features *features, int n_lanes,
+                       const struct forward_row *rows, int n_rows, struct error *err)
+{
+    int n = 0;
+    assert(m->entry.head);
+    for (int i = 0; i < n_lanes; i++) {
+        entry_place(&m->entry, n, lanes[i].n_tokens, features[i].rows, features[i].is_recycled);
+        n += lanes[i].n_tokens;
+    }
+    return forward(m, lanes, n_lanes, rows, n_rows, err);
 }
 
 /* The logits of one slice of a row, in backend memory. */

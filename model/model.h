@@ -62,13 +62,25 @@ struct forward_lane {
     const struct forward_tree *tree; /* NULL: a chain */
 };
 
+/* Features that the rows of a head's lane (model/checkpoint/head.h) read besides tokens[n_tokens]:
+ * [n_tokens][A Ht] of the target, or [n_tokens][D] outputs of the head itself where they are
+ * recycled, bf16. The feature of a row is that of the position before tokens[i], which is also the
+ * row's own position. */
+struct forward_features {
+    const uint16_t *rows;
+    bool is_recycled;
+};
+
 /* The row of logits after tokens[index] of a lane. */
 struct forward_row {
     int lane, index;
 };
 
-/* Keeps ck, comm, be and the options' head_ids, which must outlive the model. Errors: shard_init's,
- * weights_open's, ERR_NO_MEMORY, ERR_ARGUMENT for head_ids that are not as they must be. */
+/* Keeps ck, comm, be and the options' head_ids, which must outlive the model. A checkpoint that was
+ * opened as a head becomes a model for model_forward_head; its vocabulary is that of its d2t, as
+ * with head_ids. Errors: shard_init's, weights_open's, ERR_NO_MEMORY, ERR_ARGUMENT for head_ids
+ * that are not as they must be, and for a head on several ranks or without a target that lends it
+ * what it lacks. */
 int model_open(struct model **model, const struct checkpoint *ck, struct comm *comm,
                struct backend *be, const struct model_options *options, struct error *err);
 void model_close(struct model *model);
@@ -94,6 +106,11 @@ uint64_t model_fingerprint(const struct model *model);
  * limits of model_options and the vocabulary. Errors: ERR_UNAVAILABLE a rank is gone. */
 int model_forward(struct model *model, const struct forward_lane *lanes, int n_lanes,
                   const struct forward_row *rows, int n_rows, struct error *err);
+
+/* As model_forward, for a head: features[n_lanes]. */
+int model_forward_head(struct model *model, const struct forward_lane *lanes,
+                       const struct forward_features *features, int n_lanes,
+                       const struct forward_row *rows, int n_rows, struct error *err);
 
 /* Says of which boundaries the next steps keep the features (NULL: of none, which is the state
  * after model_open). Steps cost nothing for it otherwise. The boundaries are at most n_layers. All

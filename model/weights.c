@@ -6,155 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/checkpoint/head.h"
+#include "model/loader.h"
 #include "model/weights_cache.h"
-
-struct loader {
-    const struct checkpoint *ck;
-    const struct model_config *cfg;
-    const struct shard *shard;
-    const int32_t *head_ids;
-    struct backend *be;
-    struct model_weights *w;
-    struct error *err;
-    struct digest_table *digests;     /* what is read is added to it */
-    bool is_witness;                  /* only the digests are wanted */
-    size_t tensors[MATRIX_PARTS_MAX]; /* of the parts of the matrix that is being put together */
-    char name[160];
-};
-
-/* Valid until the next call. */
-static const char *tensor_name(struct loader *ld, int layer, const char *tail)
-{
-    if (layer < 0) return tail;
-    snprintf(ld->name, sizeof ld->name, "model.layers.%d.%s", layer, tail);
-    return ld->name;
-}
-
-/* Rows first_row .. + n_rows of a tensor of all_rows x all_cols, their columns from first_col
- * on. */
-struct tensor_part {
-    const char *tail; /* of its name after the layer's; the whole name where the layer is -1 */
-    int all_rows, all_cols;
-    int first_row, n_rows, first_col;
-};
-
-/* Appends the part to the source. */
-static int add_part(struct loader *ld, struct matrix_source *source, int layer,
-                    const struct tensor_part *t)
-{
-    const char *name = tensor_name(ld, layer, t->tail);
-    ld->tensors[source->n_parts] = digest_table_find(ld->digests, name);
-    struct matrix_part *part = &source->parts[source->n_parts++];
-    *part = (struct matrix_part){
-        .first_row = t->first_row, .n_rows = t->n_rows, .first_col = t->first_col};
-    int rc = checkpoint_find(ld->ck, name, t->all_rows, t->all_cols, &part->weight, ld->err);
-    enum weight_form form = rc ? WEIGHTS_BF16 : weight_form_of(&part->weight);
-    if (rc || form == WEIGHTS_BF16 || form == WEIGHTS_FP8) return rc;
-    if (part->weight.stored.order) return 0;
-    if (t->first_col % QUANT_GROUP == 0 && source->n_in % QUANT_GROUP == 0) return 0;
-    return error_set(ld->err, ERR_UNSUPPORTED,
-                     "%s: %s is cut into slices of %d, which is no multiple of the group of %d",
-                     checkpoint_name(ld->ck), name, source->n_in, QUANT_GROUP);
-}
-
-/* Columns of the matrix that have elements of the tensor: not the vocabulary's tail. */
-static int filled_rows(const struct matrix_part *part)
-{
-    int n_left = part->weight.n_rows - part->first_row;
-    if (part->row_list) return part->n_listed;
-    if (n_left < 0) return 0;
-    return part->n_rows < n_left ? part->n_rows : n_left;
-}
-
-static void keep_digests(struct loader *ld, const struct matrix_source *source)
-{
-    for (int i = 0; i < source->n_parts; i++) {
-        const struct matrix_part *part = &source->parts[i];
-        uint64_t row = (uint64_t)(part->row_list ? part->row_list[0] : part->first_row);
-        const struct part_digest digest = {
-            .sum = source->digests[i],
-            .first = row * (uint64_t)part->weight.n_cols + (uint64_t)part->first_col,
-            .n = (uint64_t)filled_rows(part) * (uint64_t)source->n_in};
-        if (digest.n) digest_table_add(ld->digests, ld->tensors[i], &digest);
-    }
-}
-
-static int digest_matrix(struct loader *ld, struct matrix_source *source)
-{
-    uint64_t digests[MATRIX_PARTS_MAX] = {0};
-    int rc = 0;
-    source->digests = digests;
-    TRY(ld->be->ops->matrix_digest(ld->be, source, ld->err));
-    keep_digests(ld, source);
-out:
-    return rc;
-}
-
-static int open_matrix(struct loader *ld, struct matrix *m, struct matrix_source *source)
-{
-    uint64_t digests[MATRIX_PARTS_MAX] = {0};
-    int rc = 0;
-    if (ld->is_witness) return digest_matrix(ld, source);
-    source->digests = digests;
-    TRY(ld->be->ops->matrix_open(ld->be, m, source, ld->err));
-    keep_digests(ld, source);
-out:
-    ld->w->bytes += m->bytes;
-    return rc;
-}
-
-/* Elements first .. + n of a vector tensor of n_all. */
-struct vector_part {
-    const char *tail; /* as in struct tensor_part */
-    int n_all, first, n;
-    float offset; /* added to every element */
-};
-
-static void digest_vector(struct loader *ld, const struct weight *weight,
-                          const struct vector_part *part, const char *name)
-{
-    const struct part_digest digest = {weight_digest_vector(weight, part->first, part->n),
-                                       (uint64_t)part->first, (uint64_t)part->n};
-    digest_table_add(ld->digests, digest_table_find(ld->digests, name), &digest);
-}
-
-/* Makes one vector of the parts, one after the other, as fp32 in backend memory. */
-static int open_vector(struct loader *ld, struct vector *out, int layer,
-                       const struct vector_part *parts, int n_parts)
-{
-    int rc = 0, total = 0, at = 0;
-    float *host = NULL;
-    for (int i = 0; i < n_parts; i++) {
-        total += parts[i].n;
-    }
-    TRY(mem_array(&host, (size_t)total, sizeof *host, ld->err));
-    for (int i = 0; i < n_parts; i++) {
-        struct weight weight;
-        const char *name = tensor_name(ld, layer, parts[i].tail);
-        TRY(checkpoint_find(ld->ck, name, 1, parts[i].n_all, &weight, ld->err));
-        digest_vector(ld, &weight, &parts[i], name);
-        weight_read_f32(&weight, 0, parts[i].first, parts[i].n, host + at);
-        for (int k = 0; k < parts[i].n && parts[i].offset != 0; k++) {
-            host[at + k] += parts[i].offset;
-        }
-        at += parts[i].n;
-    }
-    if (ld->is_witness) goto out;
-    out->n = total;
-    TRY(backend_buffer(ld->be, &out->data, (size_t)total * sizeof *host, ld->err));
-    ld->be->ops->upload(ld->be, out->data, host, (size_t)total * sizeof *host);
-out:
-    free(host);
-    return rc;
-}
-
-/* Elements first .. + n of a norm of n_all. */
-static int open_norm(struct loader *ld, struct vector *out, int layer, const char *tail, int n_all,
-                     int first, int n)
-{
-    const struct vector_part part = {tail, n_all, first, n, ld->cfg->norm_offset ? 1.0f : 0.0f};
-    return open_vector(ld, out, layer, &part, 1);
-}
 
 static int open_attention(struct loader *ld, struct layer_weights *layer, int i)
 {
@@ -164,33 +18,35 @@ static int open_attention(struct loader *ld, struct layer_weights *layer, int i)
     int q_rows = sh->n_heads * e, kv_rows = sh->n_kv_heads * e;
     int q_first = sh->first_head * e, kv_first = sh->first_kv_head * e;
     int all_q = cfg->n_heads * e, all_kv = cfg->n_kv_heads * e;
-    struct matrix_source qkv = {.n_in = cfg->dim};
-    const struct tensor_part q_part = {
-        "self_attn.q_proj.weight", all_q, cfg->dim, q_first, q_rows, 0};
+    int width = layout_width(cfg, ld->head, i);
+    struct matrix_source qkv = {.n_in = width};
+    const struct tensor_part q_part = {"self_attn.q_proj.weight", all_q, width, q_first, q_rows, 0};
     const struct tensor_part k_part = {
-        "self_attn.k_proj.weight", all_kv, cfg->dim, kv_first, kv_rows, 0};
+        "self_attn.k_proj.weight", all_kv, width, kv_first, kv_rows, 0};
     const struct tensor_part v_part = {
-        "self_attn.v_proj.weight", all_kv, cfg->dim, kv_first, kv_rows, 0};
+        "self_attn.v_proj.weight", all_kv, width, kv_first, kv_rows, 0};
 
-    TRY(add_part(ld, &qkv, i, &q_part));
-    TRY(add_part(ld, &qkv, i, &k_part));
-    TRY(add_part(ld, &qkv, i, &v_part));
-    TRY(open_matrix(ld, &layer->qkv, &qkv));
+    TRY(loader_add_part(ld, &qkv, i, &q_part));
+    TRY(loader_add_part(ld, &qkv, i, &k_part));
+    TRY(loader_add_part(ld, &qkv, i, &v_part));
+    TRY(loader_open_matrix(ld, &layer->qkv, &qkv));
     if (cfg->qkv_bias) {
         const struct vector_part parts[] = {
             {"self_attn.q_proj.bias", all_q, q_first, q_rows, 0},
             {"self_attn.k_proj.bias", all_kv, kv_first, kv_rows, 0},
             {"self_attn.v_proj.bias", all_kv, kv_first, kv_rows, 0},
         };
-        TRY(open_vector(ld, &layer->qkv_bias, i, parts, 3));
+        TRY(loader_open_vector(ld, &layer->qkv_bias, i, parts, 3));
     }
     if (cfg->qk_norm) {
-        TRY(open_norm(ld, &layer->q_norm, i, "self_attn.q_norm.weight", e, 0, e));
-        TRY(open_norm(ld, &layer->k_norm, i, "self_attn.k_norm.weight", e, 0, e));
+        TRY(loader_open_norm(ld, &layer->q_norm, i, "self_attn.q_norm.weight", e, 0, e));
+        TRY(loader_open_norm(ld, &layer->k_norm, i, "self_attn.k_norm.weight", e, 0, e));
     }
     if (cfg->qk_norm_whole) {
-        TRY(open_norm(ld, &layer->q_norm, i, "self_attn.q_norm.weight", all_q, q_first, q_rows));
-        TRY(open_norm(ld, &layer->k_norm, i, "self_attn.k_norm.weight", all_kv, kv_first, kv_rows));
+        TRY(loader_open_norm(ld, &layer->q_norm, i, "self_attn.q_norm.weight", all_q, q_first,
+                             q_rows));
+        TRY(loader_open_norm(ld, &layer->k_norm, i, "self_attn.k_norm.weight", all_kv, kv_first,
+                             kv_rows));
     }
     TRY(mem_array(&layer->o, (size_t)sh->n_local, sizeof *layer->o, ld->err));
     for (int s = 0; s < sh->n_local; s++) {
@@ -201,12 +57,12 @@ static int open_attention(struct loader *ld, struct layer_weights *layer, int i)
                                          0,
                                          cfg->dim,
                                          (sh->first_slice + s) * sh->slice_head_cols};
-        TRY(add_part(ld, &o, i, &part));
-        TRY(open_matrix(ld, &layer->o[s], &o));
+        TRY(loader_add_part(ld, &o, i, &part));
+        TRY(loader_open_matrix(ld, &layer->o[s], &o));
     }
     if (cfg->o_bias) {
         const struct vector_part bias = {"self_attn.o_proj.bias", cfg->dim, 0, cfg->dim, 0};
-        TRY(open_vector(ld, &layer->o_bias, i, &bias, 1));
+        TRY(loader_open_vector(ld, &layer->o_bias, i, &bias, 1));
     }
 out:
     return rc;
@@ -223,9 +79,9 @@ static int open_ffn(struct loader *ld, struct layer_weights *layer, int i)
     const struct tensor_part up_part = {"mlp.up_proj.weight", cfg->ffn_dim, cfg->dim,
                                         sh->first_ffn,        sh->ffn_dim,  0};
 
-    TRY(add_part(ld, &gate_up, i, &gate_part));
-    TRY(add_part(ld, &gate_up, i, &up_part));
-    TRY(open_matrix(ld, &layer->gate_up, &gate_up));
+    TRY(loader_add_part(ld, &gate_up, i, &gate_part));
+    TRY(loader_add_part(ld, &gate_up, i, &up_part));
+    TRY(loader_open_matrix(ld, &layer->gate_up, &gate_up));
     TRY(mem_array(&layer->down, (size_t)sh->n_local, sizeof *layer->down, ld->err));
     for (int s = 0; s < sh->n_local; s++) {
         struct matrix_source down = {.n_in = sh->slice_ffn, .slice = s, .n_slices = sh->n_local};
@@ -235,8 +91,8 @@ static int open_ffn(struct loader *ld, struct layer_weights *layer, int i)
                                          0,
                                          cfg->dim,
                                          (sh->first_slice + s) * sh->slice_ffn};
-        TRY(add_part(ld, &down, i, &part));
-        TRY(open_matrix(ld, &layer->down[s], &down));
+        TRY(loader_add_part(ld, &down, i, &part));
+        TRY(loader_open_matrix(ld, &layer->down[s], &down));
     }
     if (cfg->mlp_bias) {
         const struct vector_part up[] = {
@@ -244,8 +100,8 @@ static int open_ffn(struct loader *ld, struct layer_weights *layer, int i)
             {"mlp.up_proj.bias", cfg->ffn_dim, sh->first_ffn, sh->ffn_dim, 0},
         };
         const struct vector_part down = {"mlp.down_proj.bias", cfg->dim, 0, cfg->dim, 0};
-        TRY(open_vector(ld, &layer->gate_up_bias, i, up, 2));
-        TRY(open_vector(ld, &layer->down_bias, i, &down, 1));
+        TRY(loader_open_vector(ld, &layer->gate_up_bias, i, up, 2));
+        TRY(loader_open_vector(ld, &layer->down_bias, i, &down, 1));
     }
 out:
     return rc;
@@ -263,12 +119,19 @@ static int open_layer(struct loader *ld, struct layer_weights *layer, int i)
                  {names->post_ffn, &layer->post_ffn_norm}};
     int dim = ld->cfg->dim, rc = 0;
     for (size_t k = 0; k < sizeof norms / sizeof *norms; k++) {
-        if (norms[k].name) TRY(open_norm(ld, norms[k].norm, i, norms[k].name, dim, 0, dim));
+        if (k == 0 && !layout_norms_input(ld->head, i)) continue;
+        if (norms[k].name) TRY(loader_open_norm(ld, norms[k].norm, i, norms[k].name, dim, 0, dim));
     }
     TRY(open_attention(ld, layer, i));
     TRY(open_ffn(ld, layer, i));
 out:
     return rc;
+}
+
+/* The name of a tensor outside of the layers: `name` in a model. */
+static const char *outside_name(const struct loader *ld, enum head_tensor which, const char *name)
+{
+    return ld->head ? ld->head->names[which] : name;
 }
 
 /* Where the head is made of the embedding's rows, packing it digests those that this rank packs. */
@@ -290,15 +153,16 @@ static int open_embedding(struct loader *ld)
         first = first < n_all ? first : n_all;
         end = end < n_all ? end : n_all;
     }
+    const char *name = outside_name(ld, HEAD_EMBEDDING, "model.embed_tokens.weight");
     const struct tensor_part parts[] = {
-        {"model.embed_tokens.weight", n_all, cfg->dim, 0, first, 0},
-        {"model.embed_tokens.weight", n_all, cfg->dim, end, n_all - end, 0},
+        {name, n_all, cfg->dim, 0, first, 0},
+        {name, n_all, cfg->dim, end, n_all - end, 0},
     };
     struct matrix_source source = {.n_in = cfg->dim};
-    TRY(add_part(ld, &source, -1, &parts[0]));
-    TRY(add_part(ld, &source, -1, &parts[1]));
+    TRY(loader_add_part(ld, &source, -1, &parts[0]));
+    TRY(loader_add_part(ld, &source, -1, &parts[1]));
     ld->w->embedding = source.parts[0].weight;
-    if (parts[0].n_rows + parts[1].n_rows) TRY(digest_matrix(ld, &source));
+    if (parts[0].n_rows + parts[1].n_rows) TRY(loader_digest_matrix(ld, &source));
 out:
     return rc;
 }
@@ -307,25 +171,26 @@ static int open_head(struct loader *ld)
 {
     const struct model_config *cfg = ld->cfg;
     const struct shard *sh = ld->shard;
-    const struct tensor_part head = {cfg->tied_embeddings ? "model.embed_tokens.weight"
-                                                          : "lm_head.weight",
-                                     cfg->vocab_size,
+    bool has_columns = ld->head && ld->head->logits_from == HEAD_OWN;
+    const char *name = cfg->tied_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
+    const struct tensor_part head = {outside_name(ld, HEAD_LOGITS, name),
+                                     has_columns ? ld->head->n_columns : cfg->vocab_size,
                                      cfg->dim,
                                      sh->first_slice * sh->vocab_slice,
                                      sh->n_local * sh->vocab_slice,
                                      0};
     struct matrix_source source = {.n_in = cfg->dim};
     int rc = 0;
-    TRY(add_part(ld, &source, -1, &head));
+    TRY(loader_add_part(ld, &source, -1, &head));
     if (ld->head_ids) {
         source.parts[0].row_list = ld->head_ids;
         source.parts[0].n_listed = sh->n_vocab;
     }
     if (!cfg->tied_embeddings || head_digests_embedding(ld)) {
-        TRY(open_matrix(ld, &ld->w->head, &source));
+        TRY(loader_open_matrix(ld, &ld->w->head, &source));
     } else { /* open_embedding has digested all of it */
         TRY(ld->be->ops->matrix_open(ld->be, &ld->w->head, &source, ld->err));
-        ld->w->bytes += ld->w->head.bytes;
+        *ld->bytes += ld->w->head.bytes;
     }
 out:
     return rc;
@@ -334,7 +199,9 @@ out:
 static int open_final_norm(struct loader *ld)
 {
     int dim = ld->cfg->dim;
-    return open_norm(ld, &ld->w->final_norm, -1, "model.norm.weight", dim, 0, dim);
+    const char *name = outside_name(ld, HEAD_FINAL_NORM, "model.norm.weight");
+    if (ld->head && !ld->head->has_final_norm) return 0;
+    return loader_open_norm(ld, &ld->w->final_norm, -1, name, dim, 0, dim);
 }
 
 /* Reads what another rank reads, for the digests alone. A head that shares the
@@ -349,6 +216,7 @@ static int witness(const struct loader *own, int rank)
     TRY(digest_table_open(&own->w->witnessed[rank], own->ck, own->err));
     ld.digests = &own->w->witnessed[rank];
     ld.w = &unused;
+    ld.bytes = &unused.bytes;
     ld.shard = &other;
     ld.is_witness = true;
     for (int i = 0; i < ld.cfg->n_layers && !rc; i++) {
@@ -372,6 +240,7 @@ static int open_all(struct loader *ld)
     }
     TRY(open_embedding(ld));
     checkpoint_release(ld->ck);
+    if (ld->head) TRY(entry_weights_open(&ld->w->entry, ld));
     TRY(open_final_norm(ld));
     TRY(open_head(ld));
 out:
@@ -384,10 +253,12 @@ int weights_open(struct model_weights *w, const struct checkpoint *ck, const str
     const struct model_config *cfg = checkpoint_config(ck);
     struct loader ld = {.ck = ck,
                         .cfg = cfg,
+                        .head = checkpoint_head(ck),
                         .shard = shard,
                         .head_ids = wish->head_ids,
                         .be = be,
                         .w = w,
+                        .bytes = &w->bytes,
                         .err = err,
                         .digests = &w->digests};
     int rc = 0;
@@ -416,12 +287,6 @@ out:
     return rc;
 }
 
-static void close_vector(struct backend *be, struct vector *v)
-{
-    if (v->data) be->ops->buffer_close(be, v->data, (size_t)v->n * sizeof *v->data);
-    *v = (struct vector){0};
-}
-
 static void close_slices(struct backend *be, struct matrix *slices, int n)
 {
     for (int s = 0; slices && s < n; s++) {
@@ -440,7 +305,7 @@ static void close_layer(struct backend *be, struct layer_weights *layer, int n_l
         &layer->gate_up_bias,   &layer->down_bias,
     };
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
-        close_vector(be, vectors[i]);
+        loader_close_vector(be, vectors[i]);
     }
     close_slices(be, layer->o, n_local);
     close_slices(be, layer->down, n_local);
@@ -453,8 +318,9 @@ void weights_close(struct model_weights *w, struct backend *be)
     for (int i = 0; w->layers && i < w->n_layers; i++) {
         close_layer(be, &w->layers[i], w->n_local);
     }
-    close_vector(be, &w->final_norm);
+    loader_close_vector(be, &w->final_norm);
     be->ops->matrix_close(be, &w->head);
+    entry_weights_close(&w->entry, be);
     free(w->layers);
     if (w->cache) be->cache = NULL;
     pack_cache_close(w->cache);

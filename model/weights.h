@@ -6,13 +6,9 @@
 #include "model/backend/backend.h"
 #include "model/backend/pack_cache.h"
 #include "model/digest.h"
+#include "model/loader.h"
 #include "model/shard.h"
-
-/* fp32 in backend memory; data = NULL where the model has none. */
-struct vector {
-    float *data;
-    int n;
-};
+#include "model/weights_entry.h"
 
 struct layer_weights {
     struct vector attention_norm, ffn_norm;           /* [D] before attention, before the MLP */
@@ -31,7 +27,8 @@ struct layer_weights {
 struct model_weights {
     int n_layers, n_local;
     struct layer_weights *layers;
-    struct weight embedding; /* [V][D] read by row, never packed */
+    struct entry_weights entry; /* of a head */
+    struct weight embedding;    /* [V][D] read by row, never packed */
     struct vector final_norm;
     struct matrix
         head;     /* D -> n_local * vocab_slice; column i is row head_ids[i] where ids are chosen */

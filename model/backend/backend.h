@@ -128,6 +128,11 @@ struct backend_step {
     /* Number of the operations between begin and end: equal for steps that have the same ones with
      * the same buffers. */
     int variant;
+    /* [n][feature_width] bf16, a row's features; NULL: the model is no head. recycled [n] is 1
+     * where they are the head's own output, in the first elements, and otherwise 0. */
+    const uint16_t *features;
+    const int32_t *recycled;
+    int feature_width; /* a multiple of WIDTH_UNIT */
 };
 
 /* The parameters of the operations between the raw projections and attention. A NULL pointer leaves
@@ -191,6 +196,19 @@ struct residual_norm {
     float scale;              /* of what is added; 0: none */
 };
 
+/* The buffers of norm_part: the first dim columns of N rows. */
+struct norm_part {
+    float *x; /* [N][x_stride] */
+    size_t x_stride;
+    const float *bias;   /* [dim]; NULL: none */
+    const float *weight; /* [dim] of the norm; NULL: no norm */
+    float eps;
+    int n, dim;
+    uint16_t *h; /* [N][h_stride]; NULL: neither norm nor h */
+    size_t h_stride;
+    bool keeps; /* x becomes h */
+};
+
 struct backend;
 struct pack_cache; /* pack_cache.h */
 
@@ -241,6 +259,13 @@ struct backend_ops {
     /* As rmsnorm, for the step's wanted rows of x alone: h[n_rows][D]. */
     void (*rmsnorm_rows)(struct backend *be, const struct backend_step *step, const float *x,
                          const float *weight, float eps, int dim, uint16_t *h);
+    /* x[N][dim] = the first dim elements of the step's features, exact. With only_recycled the rows
+     * whose features are not the head's own output stay as they are. */
+    void (*feature_rows)(struct backend *be, const struct backend_step *step, float *x, int dim,
+                         bool only_recycled);
+    /* On a part of the columns: x += bias, where there is one; h = bf16(rmsnorm(x) * weight), or
+     * bf16(x) without a weight, with the bits of rmsnorm; x = h, exact, if it keeps that. */
+    void (*norm_part)(struct backend *be, const struct norm_part *args);
     /* out[N][out_stride] = in[N][in_stride] * m; fp32 sums in one order per output. */
     void (*matmul)(struct backend *be, const struct matrix *m, const uint16_t *in, size_t in_stride,
                    float *out, size_t out_stride, int n);

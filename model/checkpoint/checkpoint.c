@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/system/hub_cache.h"
 #include "model/checkpoint/config/config_fields.h"
+#include "model/checkpoint/head.h"
 #include "model/checkpoint/internal.h"
 #include "model/checkpoint/layers.h"
 
@@ -23,6 +24,17 @@ static void hash_config(XXH3_state_t *state, const struct model_config *cfg)
     char bytes[CONFIG_HASHED_BYTES];
     size_t n = config_hashed_bytes(cfg, bytes);
     XXH3_64bits_update(state, bytes, n);
+}
+
+/* Properties of a head besides those of its layers. */
+static void hash_head(XXH3_state_t *state, const struct head_config *head)
+{
+    const struct head_entry *e = &head->entry;
+    const int32_t words[] = {(int32_t)head->format, e->n_features,      e->feature_dim,
+                             (int32_t)e->norms,     e->has_fc,          e->feature_first,
+                             e->keeps_normed,       e->norms_input,     head->has_final_norm,
+                             head->recycles_normed, head->reads_normed, head->n_columns};
+    XXH3_64bits_update(state, words, sizeof words);
 }
 
 /* Samples spread over the tensor, its first and last bytes among them. */
@@ -93,6 +105,11 @@ static int check_and_hash(struct checkpoint *ck, struct error *err)
     if (!state) return error_set(err, ERR_NO_MEMORY, "no memory for a hash");
     XXH3_64bits_reset(state);
     hash_config(state, &ck->cfg);
+    if (ck->head) hash_head(state, ck->head);
+    if (ck->head_ids) {
+        size_t n = (size_t)ck->head->n_columns;
+        XXH3_64bits_update(state, ck->head_ids, n * sizeof *ck->head_ids);
+    }
     if (ck->layers) {
         XXH3_64bits_update(state, ck->layers, (size_t)ck->cfg.n_layers * sizeof *ck->layers);
     }
@@ -190,6 +207,26 @@ out:
     return rc;
 }
 
+int checkpoint_open_head(struct checkpoint **ck, const char *name,
+                         const struct head_options *options, struct error *err)
+{
+    static const struct head_options none = {0};
+    struct checkpoint *self = NULL;
+    struct config_rest rest = {0};
+    int rc = 0;
+    *ck = NULL;
+    TRY(mem_array(&self, 1, sizeof *self, err));
+    TRY(find_folder(self, name, err));
+    TRY(checkpoint_open_head_folder(self, &rest, options ? options : &none, err));
+    take_rest(self, &rest);
+    TRY(check_and_hash(self, err));
+    TRY(checkpoint_check_unread(self, err));
+    *ck = self;
+out:
+    if (rc) checkpoint_close(self);
+    return rc;
+}
+
 void checkpoint_close(struct checkpoint *ck)
 {
     if (!ck) return;
@@ -200,6 +237,9 @@ void checkpoint_close(struct checkpoint *ck)
     free(ck->layout);
     free(ck->whole_layout);
     free(ck->layers);
+    free(ck->head);
+    free(ck->head_ids);
+    free(ck->head_mask);
     free(ck->name);
     free(ck);
 }
@@ -255,7 +295,7 @@ uint64_t checkpoint_fingerprint(const struct checkpoint *ck)
 
 uint64_t checkpoint_stamp(const struct checkpoint *ck)
 {
-    uint64_t stamp = 0;
+    uint64_t stamp = ck->lender ? checkpoint_stamp(ck->lender) : 0;
     for (size_t i = 0; i < ck->n_files; i++) {
         const struct file_view *view = &ck->files[i].view;
         const uint64_t words[] = {view->size_bytes, (uint64_t)view->mtime_ns,

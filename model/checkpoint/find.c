@@ -144,6 +144,10 @@ int checkpoint_find(const struct checkpoint *ck, const char *asked, int n_rows, 
 {
     char own[2 * TENSOR_NAME_BYTES], shown[GGUF_NAME_BYTES];
     const char *name = name_in_whole(ck, asked, own);
+    size_t lent = strlen(checkpoint_lent_prefix);
+    if (ck->lender && strncmp(name, checkpoint_lent_prefix, lent) == 0) {
+        return checkpoint_find(ck->lender, name + lent, n_rows, n_cols, weight, err);
+    }
     if (checkpoint_is_packed(ck, name)) {
         return find_packed(ck, name, n_rows, n_cols, weight, err);
     }

@@ -17,7 +17,7 @@
 #include "model/checkpoint/internal.h"
 
 enum {
-    PATH_BYTES = 4096,
+    PATH_BYTES = CHECKPOINT_PATH_BYTES,
     CONFIG_MOST_BYTES = 4 << 20,
     INDEX_MOST_BYTES = 100 << 20,
     MOST_FILES = 4096
@@ -48,19 +48,27 @@ static int join_path(char path[PATH_BYTES], const char *folder, const char *file
     return 0;
 }
 
+int checkpoint_read_config(const struct checkpoint *ck, char path[CHECKPOINT_PATH_BYTES],
+                           char **text, size_t *len, struct error *err)
+{
+    int rc = 0;
+    TRY(join_path(path, ck->name, "config.json", err));
+    rc = file_read_text(text, len, path, CONFIG_MOST_BYTES, err);
+    if (rc == ERR_NOT_FOUND || rc == ERR_IO) {
+        rc = model_folder_explain(ck->name, "config.json", rc, err);
+    }
+out:
+    return rc;
+}
+
 static int read_config(struct checkpoint *ck, struct config_rest *rest, struct error *err)
 {
     char path[PATH_BYTES], generation_path[PATH_BYTES];
     char *config = NULL, *generation = NULL;
     size_t config_len = 0, generation_len = 0;
     int rc = 0;
-    TRY(join_path(path, ck->name, "config.json", err));
+    TRY(checkpoint_read_config(ck, path, &config, &config_len, err));
     TRY(join_path(generation_path, ck->name, "generation_config.json", err));
-    rc = file_read_text(&config, &config_len, path, CONFIG_MOST_BYTES, err);
-    if (rc == ERR_NOT_FOUND || rc == ERR_IO) {
-        rc = model_folder_explain(ck->name, "config.json", rc, err);
-    }
-    if (rc) goto out;
     rc = file_read_text(&generation, &generation_len, generation_path, CONFIG_MOST_BYTES, err);
     if (rc && rc != ERR_NOT_FOUND) goto out;
     TRY(config_parse(&ck->cfg, config, config_len, generation, generation_len, path, rest, err));
@@ -166,7 +174,7 @@ out:
     return rc;
 }
 
-static bool is_file(const struct checkpoint *ck, const char *name)
+bool checkpoint_has_file(const struct checkpoint *ck, const char *name)
 {
     char path[PATH_BYTES];
     struct error ignored;
@@ -187,7 +195,7 @@ static int check_files(const struct checkpoint *ck, json_t *map, const char *ori
         if (!is_plain_name(file) || json_object_get(seen, file)) continue;
         json_object_set_new(seen, file, json_true());
         n_files++;
-        if (is_file(ck, file)) continue;
+        if (checkpoint_has_file(ck, file)) continue;
         n_missing++;
         if (!*first || strcmp(file, first) < 0) snprintf(first, sizeof first, "%.200s", file);
     }
@@ -241,7 +249,7 @@ out:
     return rc;
 }
 
-static int open_tensors(struct checkpoint *ck, struct error *err)
+int checkpoint_open_tensors(struct checkpoint *ck, struct error *err)
 {
     char path[PATH_BYTES], advice[HUB_NAME_BYTES + 64];
     char *index = NULL;
@@ -332,7 +340,7 @@ int checkpoint_open_folder(struct checkpoint *ck, struct config_rest *rest, stru
     int rc = 0;
     TRY(read_config(ck, rest, err));
     TRY(checkpoint_layout(&ck->cfg, &ck->layout, &ck->n_layout, err));
-    TRY(open_tensors(ck, err));
+    TRY(checkpoint_open_tensors(ck, err));
     TRY(checkpoint_rename_tensors(ck, rest->is_text_part, err));
     TRY(look_for_strays(ck, err));
 out:

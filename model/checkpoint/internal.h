@@ -9,6 +9,7 @@
 #include "base/system/file.h"
 #include "model/checkpoint/config/config.h"
 #include "model/checkpoint/config/config_parse.h"
+#include "model/checkpoint/config/head_config.h"
 #include "model/checkpoint/gguf/names.h"
 #include "model/checkpoint/layout.h"
 #include "model/checkpoint/read.h"
@@ -40,7 +41,7 @@ struct weight_file {
     struct safetensors table;
 };
 
-enum { CHECKPOINT_REMARK_BYTES = 600 };
+enum { CHECKPOINT_REMARK_BYTES = 600, CHECKPOINT_PATH_BYTES = 4096 };
 
 struct checkpoint {
     char *name; /* without a list of layers */
@@ -58,6 +59,10 @@ struct checkpoint {
     int whole_layers;      /* their number; 0: none were chosen */
     int n_guessing_layers; /* layers of the files after these, which are not read */
     struct quant_scheme scheme;
+    struct head_config *head;        /* NULL: it is no head */
+    const struct checkpoint *lender; /* of the embedding and lm_head that a head lacks, or NULL */
+    int32_t *head_ids;               /* [head->n_columns] the ids of lm_head's rows; NULL: all */
+    uint16_t *head_mask;             /* [A Ht] bf16, P-EAGLE's features of further rows, or NULL */
     char unknown_keys[CONFIG_UNKNOWN_BYTES];                   /* "": there are none */
     char remarks[CHECKPOINT_REMARKS][CHECKPOINT_REMARK_BYTES]; /* "": nothing to say */
     struct renamed_tensor *renamed; /* what renamed tensors point to; NULL: none are (rename.c) */
@@ -92,6 +97,20 @@ int checkpoint_open_folder(struct checkpoint *ck, struct config_rest *rest, stru
 int checkpoint_open_gguf(struct checkpoint *ck, struct config_rest *rest, struct error *err);
 int checkpoint_open_synthetic(struct checkpoint *ck, struct config_rest *rest, struct error *err);
 void checkpoint_close_files(struct checkpoint *ck);
+
+/* folder.c, for heads: config.json of the folder, which the caller frees, and its path; true if the
+ * folder has a file of this name; opening the files of tensors. */
+int checkpoint_read_config(const struct checkpoint *ck, char path[CHECKPOINT_PATH_BYTES],
+                           char **text, size_t *len, struct error *err);
+bool checkpoint_has_file(const struct checkpoint *ck, const char *name);
+int checkpoint_open_tensors(struct checkpoint *ck, struct error *err);
+
+/* head.c: a head's folder. The prefix of the names of tensors that are the target's; what follows
+ * is their name there. */
+static const char checkpoint_lent_prefix[] = "target:";
+struct head_options;
+int checkpoint_open_head_folder(struct checkpoint *ck, struct config_rest *rest,
+                                const struct head_options *options, struct error *err);
 
 /* The dimensions of a named shape, bos and eos unset. False when there is none of this name. */
 bool checkpoint_named_shape(const char *name, struct model_config *cfg);

@@ -1,14 +1,16 @@
 /* Which tensors a model has. model/weights.c asks for them by the same names. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "model/checkpoint/layout.h"
 
-enum { SPECS_OUTSIDE_LAYERS = 3, SPECS_PER_LAYER_MOST = 20 };
+enum { SPECS_OUTSIDE_LAYERS = 3 + HEAD_TENSORS + HEAD_FEATURES_MAX, SPECS_PER_LAYER_MOST = 20 };
 
 struct list {
     const struct model_config *cfg;
+    const struct head_config *head; /* NULL: a model */
     struct tensor_spec *specs;
     size_t n;
     int layer;
@@ -36,6 +38,16 @@ static struct tensor_spec *add(struct list *list, enum tensor_role role, int n_r
     return spec;
 }
 
+/* Sets the name of a tensor of the layer that is being listed. */
+static void set_name(const struct list *list, struct tensor_spec *spec, const char *part,
+                     const char *ending)
+{
+    char own[HEAD_NAME_BYTES];
+    snprintf(own, sizeof own, "model.layers.%d.", list->layer);
+    if (list->head) head_layer_name(list->head, list->layer, own);
+    snprintf(spec->name, sizeof spec->name, "%.20s%.34s%.7s", own, part, ending);
+}
+
 static void add_outside(struct list *list, const char *name, enum tensor_role role, int n_rows)
 {
     struct tensor_spec *spec = add(list, role, n_rows, list->cfg->dim);
@@ -46,7 +58,7 @@ static void add_norm(struct list *list, const char *tail, enum tensor_role role,
 {
     if (!tail) return;
     struct tensor_spec *spec = add(list, role, 1, n_cols);
-    snprintf(spec->name, sizeof spec->name, "model.layers.%d.%s", list->layer, tail);
+    set_name(list, spec, tail, "");
 }
 
 static void add_matrix(struct list *list, const char *part, enum tensor_role role, int n_rows,
@@ -54,21 +66,34 @@ static void add_matrix(struct list *list, const char *part, enum tensor_role rol
 {
     bool is_residual = role == ROLE_FROM_HEADS || role == ROLE_FROM_FFN;
     struct tensor_spec *spec = add(list, role, n_rows, n_cols);
-    snprintf(spec->name, sizeof spec->name, "model.layers.%d.%s.weight", list->layer, part);
+    set_name(list, spec, part, ".weight");
     if (!has_bias) return;
     spec = add(list, is_residual ? ROLE_RESIDUAL_BIAS : ROLE_BIAS, 1, n_rows);
-    snprintf(spec->name, sizeof spec->name, "model.layers.%d.%s.bias", list->layer, part);
+    set_name(list, spec, part, ".bias");
+}
+
+int layout_width(const struct model_config *cfg, const struct head_config *head, int layer)
+{
+    return head && layer == 0 && !head->entry.has_join ? 2 * cfg->dim : cfg->dim;
+}
+
+bool layout_norms_input(const struct head_config *head, int layer)
+{
+    return !head || layer > 0 || head->entry.norms_input;
 }
 
 static void add_layer(struct list *list)
 {
     const struct model_config *cfg = list->cfg;
+    int width = layout_width(cfg, list->head, list->layer);
     int q_rows = cfg->n_heads * cfg->head_dim, kv_rows = cfg->n_kv_heads * cfg->head_dim;
     const struct norm_names *norms = layout_norm_names(cfg);
-    add_norm(list, norms->attention, ROLE_NORM, cfg->dim);
-    add_matrix(list, "self_attn.q_proj", ROLE_FROM_DIM, q_rows, cfg->dim, cfg->qkv_bias);
-    add_matrix(list, "self_attn.k_proj", ROLE_FROM_DIM, kv_rows, cfg->dim, cfg->qkv_bias);
-    add_matrix(list, "self_attn.v_proj", ROLE_FROM_DIM, kv_rows, cfg->dim, cfg->qkv_bias);
+    if (layout_norms_input(list->head, list->layer)) {
+        add_norm(list, norms->attention, ROLE_NORM, cfg->dim);
+    }
+    add_matrix(list, "self_attn.q_proj", ROLE_FROM_DIM, q_rows, width, cfg->qkv_bias);
+    add_matrix(list, "self_attn.k_proj", ROLE_FROM_DIM, kv_rows, width, cfg->qkv_bias);
+    add_matrix(list, "self_attn.v_proj", ROLE_FROM_DIM, kv_rows, width, cfg->qkv_bias);
     if (cfg->qk_norm || cfg->qk_norm_whole) {
         int q_cols = cfg->qk_norm_whole ? q_rows : cfg->head_dim;
         int k_cols = cfg->qk_norm_whole ? kv_rows : cfg->head_dim;
@@ -98,6 +123,58 @@ int checkpoint_layout(const struct model_config *cfg, struct tensor_spec **layou
     list.layer = 0;
     add_outside(&list, "model.norm.weight", ROLE_FINAL_NORM, 1);
     if (!cfg->tied_embeddings) add_outside(&list, "lm_head.weight", ROLE_HEAD, cfg->vocab_size);
+    *layout = list.specs;
+    *n = list.n;
+    return 0;
+}
+
+/* A tensor of a head outside of its layers. */
+static void add_of_head(struct list *list, bool is_there, enum head_tensor which,
+                        enum tensor_role role, int n_rows, int n_cols)
+{
+    if (!is_there) return;
+    struct tensor_spec *spec = add(list, role, n_rows, n_cols);
+    snprintf(spec->name, sizeof spec->name, "%s", list->head->names[which]);
+}
+
+static void add_entry(struct list *list)
+{
+    const struct head_entry *entry = &list->head->entry;
+    int dim = list->cfg->dim, width = entry->n_features * entry->feature_dim;
+    add_of_head(list, entry->norms == FEATURES_NORMED_WHOLE, HEAD_FEATURES_NORM, ROLE_NORM, 1,
+                width);
+    for (int i = 0; entry->norms == FEATURES_NORMED_APART && i < entry->n_features; i++) {
+        struct tensor_spec *spec = add(list, ROLE_NORM, 1, entry->feature_dim);
+        snprintf(spec->name, sizeof spec->name, "%s", list->head->feature_norms[i]);
+    }
+    add_of_head(list, entry->has_fc, HEAD_FC, ROLE_FROM_DIM, dim, width);
+    add_of_head(list, entry->has_fc_bias, HEAD_FC_BIAS, ROLE_BIAS, 1, dim);
+    add_of_head(list, entry->norms_token, HEAD_TOKEN_NORM, ROLE_NORM, 1, dim);
+    add_of_head(list, entry->norms_feature, HEAD_FEATURE_NORM, ROLE_NORM, 1, dim);
+    add_of_head(list, entry->has_join, HEAD_JOIN, ROLE_FROM_DIM, dim, 2 * dim);
+    add_of_head(list, entry->has_join_bias, HEAD_JOIN_BIAS, ROLE_BIAS, 1, dim);
+}
+
+int checkpoint_head_layout(const struct model_config *cfg, const struct head_config *head,
+                           struct tensor_spec **layout, size_t *n, struct error *err)
+{
+    struct list list = {.cfg = cfg, .head = head};
+    size_t most = SPECS_OUTSIDE_LAYERS + (size_t)cfg->n_layers * SPECS_PER_LAYER_MOST;
+    bool has_chosen = head->logits_from == HEAD_LENT; /* rows of the target's */
+    int rc = mem_array(&list.specs, most, sizeof *list.specs, err);
+    if (rc) return rc;
+    add_of_head(&list, head->embedding_from != HEAD_LACKING, HEAD_EMBEDDING, ROLE_EMBEDDING,
+                cfg->vocab_size, cfg->dim);
+    add_entry(&list);
+    for (; list.layer < cfg->n_layers; list.layer++) {
+        add_layer(&list);
+    }
+    list.layer = 0;
+    add_of_head(&list, head->has_final_norm, HEAD_FINAL_NORM, ROLE_FINAL_NORM, 1, cfg->dim);
+    add_of_head(&list,
+                head->logits_from != HEAD_LACKING &&
+                    strcmp(head->names[HEAD_LOGITS], head->names[HEAD_EMBEDDING]) != 0,
+                HEAD_LOGITS, ROLE_HEAD, has_chosen ? cfg->vocab_size : head->n_columns, cfg->dim);
     *layout = list.specs;
     *n = list.n;
     return 0;

@@ -117,8 +117,28 @@ static bool is_of_quantizing(const struct checkpoint *ck, const struct tensor *t
 static bool is_of_guessing_layer(const struct checkpoint *ck, int n_layers, const char *name)
 {
     int layer = 0;
+    if (sscanf(name, "model.mtp_layers.%d.", &layer) == 1) { /* MiMo counts them from 0 */
+        return layer >= 0 && layer < ck->n_guessing_layers;
+    }
     return sscanf(name, "model.layers.%d.", &layer) == 1 && layer >= n_layers &&
            layer - n_layers < ck->n_guessing_layers;
+}
+
+/* Tensors of a head that are read elsewhere, or that only its training uses; and those of the model
+ * whose MTP layer it is. */
+static bool is_beside_head(const struct head_config *head, const char *name)
+{
+    static const char *const tails[] = {"d2t", "t2d", "mask_hidden", "verifier_norm.weight",
+                                        "verifier_lm_head.weight"};
+    static const char *const of_model[] = {"model.layers.", "model.norm."};
+    for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
+        if (strcmp(name, tails[i]) == 0) return true;
+        if (strncmp(name, "model.", 6) == 0 && strcmp(name + 6, tails[i]) == 0) return true;
+    }
+    for (size_t i = 0; head->format == HEAD_MTP && i < sizeof of_model / sizeof *of_model; i++) {
+        if (strncmp(name, of_model[i], strlen(of_model[i])) == 0) return true;
+    }
+    return false;
 }
 
 static bool is_known(const struct checkpoint *ck, const struct names *names,
@@ -127,6 +147,7 @@ static bool is_known(const struct checkpoint *ck, const struct names *names,
     int n_layers = ck->whole_layers ? ck->whole_layers : ck->cfg.n_layers;
     const char *name = tensor->name;
     if (is_empty(tensor) || is_of_rope(name)) return true;
+    if (ck->head && is_beside_head(ck->head, name)) return true;
     if (has_name(names, name)) {
         bool is_plain = strcmp(tensor->entry->dtype, "I8") != 0;
         return !checkpoint_is_packed(ck, name) && (is_plain || checkpoint_is_stored(ck, name));

@@ -226,8 +226,16 @@ static inline void world_step_open(struct world_step *s, const struct world *w,
             s->query_scale[row] = 1 + 0.125f * static_cast<float>(pos % 5);
         }
     }
-    s->step = {&w->embedding, s->tokens, row, s->lanes,   n_pieces, &w->shape, s->cos,
-               s->sin,        NULL,      0,   w->n_ropes, 0,        NULL,      0};
+    s->step = {};
+    s->step.embedding = &w->embedding;
+    s->step.tokens = s->tokens;
+    s->step.n = row;
+    s->step.lanes = s->lanes;
+    s->step.n_lanes = n_pieces;
+    s->step.shape = &w->shape;
+    s->step.cos = s->cos;
+    s->step.sin = s->sin;
+    s->step.n_ropes = w->n_ropes;
     if (w->has_query_scale) s->step.query_scale = s->query_scale;
 }
 

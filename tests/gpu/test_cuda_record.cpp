@@ -51,8 +51,17 @@ static bool run_step(struct recorder *r, int n, int n_rows, int n_partitions)
 {
     struct error err = {};
     struct attention_lane lane = {0, n, n_partitions * ATTENTION_PARTITION - n, r->blocks, NULL};
-    struct backend_step step = {&r->embedding, r->tokens, n,      &lane, 1, &r->shape, r->angles,
-                                r->angles,     r->wanted, n_rows, 1,     0, NULL,      0};
+    struct backend_step step = {};
+    step.embedding = &r->embedding;
+    step.tokens = r->tokens;
+    step.n = n;
+    step.lanes = &lane;
+    step.n_lanes = 1;
+    step.shape = &r->shape;
+    step.cos = step.sin = r->angles;
+    step.rows = r->wanted;
+    step.n_rows = n_rows;
+    step.n_ropes = 1;
     bool replayed = false, again = true;
     int n_wrong = 0;
     for (int i = 0; i < n; i++) {

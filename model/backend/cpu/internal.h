@@ -195,6 +195,9 @@ void cpu_rmsnorm(struct backend *be, const float *x, const float *weight, float 
                  uint16_t *h);
 void cpu_rmsnorm_rows(struct backend *be, const struct backend_step *step, const float *x,
                       const float *weight, float eps, int dim, uint16_t *h);
+void cpu_feature_rows(struct backend *be, const struct backend_step *step, float *x, int dim,
+                      bool only_recycled);
+void cpu_norm_part(struct backend *be, const struct norm_part *args);
 int cpu_tree_sum(struct backend *be, struct comm *comm, struct slice_sums *sums, int n, int dim,
                  struct error *err);
 void cpu_residual_norm(struct backend *be, const struct residual_norm *args);

@@ -89,6 +89,58 @@ void cpu_rmsnorm_rows(struct backend *be, const struct backend_step *step, const
     run_rows(backend_cpu_of(be), rmsnorm_member, &job, (size_t)job.n * (size_t)dim);
 }
 
+struct part_job {
+    const struct kernels *kernels;
+    struct norm_part args;
+};
+
+VARIANTS static void widen_row(const uint16_t *h, int n, float *x)
+{
+    for (int i = 0; i < n; i++) {
+        x[i] = num_bf16_to_float(h[i]);
+    }
+}
+
+void cpu_feature_rows(struct backend *be, const struct backend_step *step, float *x, int dim,
+                      bool only_recycled)
+{
+    (void)be;
+    for (size_t i = 0; i < (size_t)step->n; i++) {
+        if (only_recycled && !step->recycled[i]) continue;
+        widen_row(step->features + i * (size_t)step->feature_width, dim, x + i * (size_t)dim);
+    }
+}
+
+VARIANTS static void add_bias(float *x, const float *bias, int n)
+{
+    for (int i = 0; i < n; i++) {
+        x[i] += bias[i];
+    }
+}
+
+static void norm_part_member(void *arg, int member, int n_members)
+{
+    const struct part_job *job = arg;
+    const struct norm_part *p = &job->args;
+    int begin, end;
+    team_range(p->n, 1, member, n_members, &begin, &end);
+    for (size_t i = (size_t)begin; i < (size_t)end; i++) {
+        float *x = p->x + i * p->x_stride;
+        if (p->bias) add_bias(x, p->bias, p->dim);
+        if (!p->h) continue;
+        uint16_t *h = p->h + i * p->h_stride;
+        norm_row(job->kernels, x, p->weight, p->eps, p->dim, h);
+        if (p->keeps) widen_row(h, p->dim, x);
+    }
+}
+
+void cpu_norm_part(struct backend *be, const struct norm_part *args)
+{
+    struct backend_cpu *cpu = backend_cpu_of(be);
+    struct part_job job = {cpu->kernels, *args};
+    cpu_run(cpu, (size_t)args->n * (size_t)args->dim < CPU_SMALL_WORK, norm_part_member, &job);
+}
+
 /* cpu_matmul_slices has added the slices of this rank. */
 int cpu_tree_sum(struct backend *be, struct comm *comm, struct slice_sums *sums, int n, int dim,
                  struct error *err)

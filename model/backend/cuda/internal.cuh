@@ -30,6 +30,8 @@ struct step_inputs {
     const struct step_copy *copies;
     const int32_t *blocks;
     const float *cos, *sin, *embedding;
+    const uint16_t *features;
+    const int32_t *recycled;
     const float *query_scale; /* NULL: none */
     int n_ropes;
 };
@@ -208,6 +210,9 @@ void cuda_rmsnorm(struct backend *be, const float *x, const float *weight, float
                   int dim, uint16_t *h);
 void cuda_rmsnorm_rows(struct backend *be, const struct backend_step *step, const float *x,
                        const float *weight, float eps, int dim, uint16_t *h);
+void cuda_feature_rows(struct backend *be, const struct backend_step *step, float *x, int dim,
+                       bool only_recycled);
+void cuda_norm_part(struct backend *be, const struct norm_part *args);
 void cuda_residual_norm(struct backend *be, const struct residual_norm *args);
 void cuda_adjust_logits(struct backend *be, float *logits, size_t stride, int n, float scale,
                         float softcap);

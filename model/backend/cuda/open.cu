@@ -243,6 +243,8 @@ static int send_inputs(struct backend_cuda *be, const struct backend_step *step,
     be->inputs.query_scale = step->query_scale ? input_at<float>(be, plan.query_scale) : NULL;
     be->inputs.n_ropes = step->n_ropes;
     be->inputs.embedding = input_at<float>(be, plan.embedding);
+    be->inputs.features = input_at<uint16_t>(be, plan.features);
+    be->inputs.recycled = input_at<int32_t>(be, plan.recycled);
     be->inputs.blocks = input_at<int32_t>(be, plan.blocks);
     cuda_note(be,
               cudaMemcpyAsync(be->memory->device, be->memory->host, plan.bytes,
@@ -322,6 +324,8 @@ static void fill_ops(struct backend_cuda *be)
     ops->embed = cuda_embed;
     ops->rmsnorm = cuda_rmsnorm;
     ops->rmsnorm_rows = cuda_rmsnorm_rows;
+    ops->feature_rows = cuda_feature_rows;
+    ops->norm_part = cuda_norm_part;
     ops->matmul = cuda_matmul;
     ops->matmul_slices = cuda_matmul_slices;
     ops->matmul_gated = cuda_matmul_gated;

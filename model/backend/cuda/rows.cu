@@ -307,7 +307,103 @@ void cuda_residual_norm(struct backend *be, const struct residual_norm *r)
     launch_norm(cuda, "residual_norm", &args, cuda_rows(cuda, r->n));
 }
 
+/* Two bf16 of bf16_pair as the numbers that they are. */
+static __device__ __forceinline__ float2 widen_pair(uint32_t pair)
+{
+    return make_float2(bf16_to_float(static_cast<uint16_t>(pair & 0xffff)),
+                       bf16_to_float(static_cast<uint16_t>(pair >> 16)));
+}
+
+/* CHUNKS as in norm_kernel. The bits of h are those of norm_kernel. */
+template <int CHUNKS>
+static __global__ void __launch_bounds__(ROW_THREADS) part_kernel(norm_part args)
+{
+    CUDA_DYNAMIC_SHARED(float, shared);
+    float4 x[CHUNKS];
+    float *row = args.x + static_cast<size_t>(blockIdx.x) * args.x_stride;
+    float factor = 1;
+    grid_dependency_launch();
+    grid_dependency_wait();
+    load_row<CHUNKS>(row, args.dim, x);
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        int column = 4 * (static_cast<int>(threadIdx.x) + i * ROW_THREADS);
+        if (!args.bias || column >= args.dim) continue;
+        x[i] = add4(x[i], *reinterpret_cast<const float4 *>(args.bias + column));
+        *reinterpret_cast<float4 *>(row + column) = x[i];
+    }
+    if (!args.h) return;
+    if (args.weight) {
+        float mean = block_sum(sum_of_squares<CHUNKS>(x), shared) / static_cast<float>(args.dim);
+        factor = 1.0f / sqrtf(mean + args.eps);
+    }
+    uint16_t *h = args.h + static_cast<size_t>(blockIdx.x) * args.h_stride;
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        int column = 4 * (static_cast<int>(threadIdx.x) + i * ROW_THREADS);
+        if (column >= args.dim) continue;
+        float4 w = args.weight ? *reinterpret_cast<const float4 *>(args.weight + column)
+                               : make_float4(1, 1, 1, 1);
+        uint2 packed;
+        packed.x = bf16_pair(x[i].x * factor * w.x, x[i].y * factor * w.y);
+        packed.y = bf16_pair(x[i].z * factor * w.z, x[i].w * factor * w.w);
+        *reinterpret_cast<uint2 *>(h + column) = packed;
+        if (!args.keeps) continue;
+        float2 low = widen_pair(packed.x), high = widen_pair(packed.y);
+        *reinterpret_cast<float4 *>(row + column) = make_float4(low.x, low.y, high.x, high.y);
+    }
+}
+
+static const struct {
+    int chunks;
+    void (*kernel)(norm_part);
+} part_kernels[] = {{1, part_kernel<1>},
+                    {2, part_kernel<2>},
+                    {4, part_kernel<4>},
+                    {8, part_kernel<8>},
+                    {16, part_kernel<16>}};
+
+void cuda_norm_part(struct backend *be, const struct norm_part *args)
+{
+    struct backend_cuda *cuda = backend_cuda_of(be);
+    unsigned n = static_cast<unsigned>(cuda_rows(cuda, args->n));
+    if (n == 0) return;
+    for (const auto &candidate : part_kernels) {
+        if (args->dim > 4 * ROW_THREADS * candidate.chunks) continue;
+        cuda_launch(cuda, "norm_part", candidate.kernel, dim3(n), dim3(ROW_THREADS),
+                    NORM_SHARED_BYTES, *args);
+        return;
+    }
+    cuda_note(cuda, cudaErrorInvalidValue, "features over 32768 wide in a norm");
+}
+
 enum { COPY_THREADS = 256 };
+
+/* x[rows][dim] from rows of `width`; those whose `recycled` is 0 stay, unless it is NULL. */
+static __global__ void __launch_bounds__(COPY_THREADS)
+    feature_kernel(const uint16_t *features, int width, const int32_t *recycled, float *x, int dim)
+{
+    int row = static_cast<int>(blockIdx.y);
+    int column = static_cast<int>(blockIdx.x) * COPY_THREADS + static_cast<int>(threadIdx.x);
+    grid_dependency_launch();
+    grid_dependency_wait();
+    if (column >= dim || (recycled && !recycled[row])) return;
+    x[static_cast<size_t>(row) * static_cast<size_t>(dim) + static_cast<size_t>(column)] =
+        bf16_to_float(features[static_cast<size_t>(row) * static_cast<size_t>(width) +
+                               static_cast<size_t>(column)]);
+}
+
+void cuda_feature_rows(struct backend *be, const struct backend_step *step, float *x, int dim,
+                       bool only_recycled)
+{
+    struct backend_cuda *cuda = backend_cuda_of(be);
+    unsigned n = static_cast<unsigned>(cuda_rows(cuda, step->n));
+    if (n == 0) return;
+    cuda_launch(cuda, "feature_rows", feature_kernel,
+                dim3(static_cast<unsigned>((dim + COPY_THREADS - 1) / COPY_THREADS), n),
+                dim3(COPY_THREADS), 0, cuda->inputs.features, step->feature_width,
+                only_recycled ? cuda->inputs.recycled : static_cast<const int32_t *>(NULL), x, dim);
+}
 
 /* to[n] = from[n] * scale, float4s. */
 static __global__ void __launch_bounds__(COPY_THREADS)
@@ -369,6 +465,10 @@ void cuda_rows_prepare(struct backend_cuda *be)
         cuda_prepare(be, candidate.kernel, NORM_SHARED_BYTES);
         cuda_prepare(be, candidate.changed, NORM_SHARED_BYTES);
     }
+    for (const auto &candidate : part_kernels) {
+        cuda_prepare(be, candidate.kernel, NORM_SHARED_BYTES);
+    }
+    cuda_prepare(be, feature_kernel, 0);
     cuda_prepare(be, copy_kernel, 0);
     cuda_prepare(be, adjust_kernel, 0);
 }

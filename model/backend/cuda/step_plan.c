@@ -93,6 +93,9 @@ void step_plan_init(struct step_plan *plan, const struct backend_step *step)
     plan->query_scale = reserve(plan, step->query_scale ? n : 0, sizeof(float));
     plan->embedding = reserve(
         plan, has_embedding_rows(step) ? n * (size_t)step->embedding->n_cols : 0, sizeof(float));
+    plan->features =
+        reserve(plan, step->features ? n * (size_t)step->feature_width : 0, sizeof(uint16_t));
+    plan->recycled = reserve(plan, step->features ? n : 0, sizeof(int32_t));
     plan->blocks = reserve(plan, (size_t)n_blocks, sizeof(int32_t));
 }
 
@@ -211,6 +214,19 @@ static void write_embedding(const struct writer *w)
            (size_t)(w->plan->size.n_rows - w->step->n) * dim * sizeof *out);
 }
 
+static void write_features(const struct writer *w)
+{
+    const struct backend_step *step = w->step;
+    size_t width = (size_t)step->feature_width, n = (size_t)step->n;
+    size_t n_padding = (size_t)w->plan->size.n_rows - n;
+    uint16_t *features = input_at(w, w->plan->features);
+    int32_t *recycled = input_at(w, w->plan->recycled);
+    memcpy(features, step->features, n * width * sizeof *features);
+    memset(features + n * width, 0, n_padding * width * sizeof *features);
+    memcpy(recycled, step->recycled, n * sizeof *recycled);
+    memset(recycled + n, 0, n_padding * sizeof *recycled);
+}
+
 int step_plan_write(const struct step_plan *plan, const struct backend_step *step, void *inputs)
 {
     const struct writer w = {plan, step, inputs};
@@ -225,6 +241,7 @@ int step_plan_write(const struct step_plan *plan, const struct backend_step *ste
     write_rows(&w, plan->sin, step->sin, angles_of(step));
     if (step->query_scale) write_rows(&w, plan->query_scale, step->query_scale, 1);
     if (has_embedding_rows(step)) write_embedding(&w);
+    if (step->features) write_features(&w);
     counts[STEP_COUNT_ROWS] = step->n;
     counts[STEP_COUNT_WANTED] = step->n_rows;
     counts[STEP_COUNT_LANES] = n_runs;

@@ -223,7 +223,7 @@ static int read_biases(const struct reading *in, struct error *err)
         return unsupported(in, "attention_bias", err);
     }
     cfg->qkv_bias = attention || in->family->qkv_bias;
-    cfg->o_bias = attention;
+    cfg->o_bias = attention && !in->family->qkv_bias; /* MiMo's q, k and v have one anyway */
     cfg->mlp_bias = mlp;
 out:
     return rc;

@@ -37,6 +37,16 @@ static const struct model_family families[] = {
         .keys = {"attention_bias", "sliding_window", "use_sliding_window", "max_window_layers"},
     },
     {
+        .architecture = "MiMoForCausalLM",
+        .model_type = "mimo",
+        .kv_heads = 32,
+        .sliding_window = 4096,
+        .window_layers = 28,
+        .qkv_bias = true,
+        .is_read_only = true,
+        .keys = {"attention_bias", "sliding_window", "use_sliding_window", "max_window_layers"},
+    },
+    {
         .architecture = "Gemma2ForCausalLM",
         .model_type = "gemma2",
         .kv_heads = 4,

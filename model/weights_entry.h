@@ -1,0 +1,20 @@
+/* The weights of a head's entry (model/checkpoint/config/head_config.h). */
+#pragma once
+
+#include "model/checkpoint/config/head_config.h"
+#include "model/loader.h"
+
+/* The way of a head's rows to its first layer (struct head_entry); what an entry lacks is zero. */
+struct entry_weights {
+    struct vector features_norm;                    /* [A Ht] */
+    struct vector feature_norms[HEAD_FEATURES_MAX]; /* [Ht] */
+    struct matrix fc;                               /* A Ht -> D */
+    struct vector fc_bias;                          /* [D] */
+    struct vector token_norm, feature_norm;         /* [D] */
+    struct matrix join;                             /* 2 D -> D */
+    struct vector join_bias;                        /* [D] */
+};
+
+/* Reads the weights of ld->head. Errors: those of weights_open. */
+int entry_weights_open(struct entry_weights *w, struct loader *ld);
+void entry_weights_close(struct entry_weights *w, struct backend *be);

@@ -1,0 +1,498 @@
+/* ctest: labels=quick libs=checkpoint timeout=60 */
+/* Folders of heads: the golden ones open as what they are, their features may mean what the list of
+ * readings says, and one that contradicts itself or its target, or is of another kind of drafter,
+ * is refused with a sentence that says why. */
+#include "model/checkpoint/head.h"
+
+#include <dirent.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/system/file.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/config/head_readings.h"
+#include "tests/support/check_util.h"
+
+#define HEADS  SOURCE_DIR "/tests/golden/heads/"
+#define MODELS SOURCE_DIR "/tests/golden/models/"
+
+static struct error err;
+
+/* ---- a head taken apart, so that a test can put it together wrongly ---- */
+
+static char dir[64];
+static json_t *config, *header;
+static uint8_t *data;
+static size_t data_len;
+
+static void write_file(const char *name, const void *head, size_t head_len, const void *rest,
+                       size_t len)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *file = fopen(path, "wb");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fwrite(head, 1, head_len, file), head_len);
+    if (len) ck_assert_uint_eq(fwrite(rest, 1, len, file), len);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+static void take_apart(const char *name)
+{
+    char path[512];
+    struct file_view view;
+    snprintf(dir, sizeof dir, "/tmp/outrider-heads-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    snprintf(path, sizeof path, HEADS "%s/config.json", name);
+    config = json_load_file(path, 0, NULL);
+    ck_assert_ptr_nonnull(config);
+    snprintf(path, sizeof path, HEADS "%s/model.safetensors", name);
+    CHECK_OK(file_map(&view, path, &err));
+    size_t len = view.data[0] | (size_t)view.data[1] << 8;
+    header = json_loadb((const char *)view.data + 8, len, 0, NULL);
+    ck_assert_ptr_nonnull(header);
+    data_len = view.size_bytes - 8 - len;
+    data = malloc(data_len);
+    memcpy(data, view.data + 8 + len, data_len);
+    file_unmap(&view);
+}
+
+static void put_together(void)
+{
+    char text[32768], table[32768];
+    size_t n = json_dumpb(config, text, sizeof text, 0);
+    ck_assert_uint_lt(n, sizeof text);
+    write_file("config.json", text, n, NULL, 0);
+    n = json_dumpb(header, table + 8, sizeof table - 8, JSON_COMPACT);
+    ck_assert_uint_lt(n, sizeof table - 8);
+    for (int i = 0; i < 8; i++) {
+        table[i] = (char)(n >> (8 * i));
+    }
+    write_file("model.safetensors", table, n + 8, data, data_len);
+}
+
+static void clear_up(void)
+{
+    static const char *const files[] = {"config.json", "model.safetensors", "pytorch_model.bin"};
+    char path[512];
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, files[i]);
+        unlink(path);
+    }
+    rmdir(dir);
+    json_decref(config);
+    json_decref(header);
+    free(data);
+}
+
+static int open_head(const char *name, const struct head_options *options)
+{
+    struct checkpoint *ck = NULL;
+    int rc = checkpoint_open_head(&ck, name, options, &err);
+    ck_assert((rc == 0) == (ck != NULL));
+    checkpoint_close(ck);
+    return rc;
+}
+
+static int open_dir(void)
+{
+    put_together();
+    return open_head(dir, NULL);
+}
+
+/* The golden head with one key of config.json set to a value, as JSON; "nothing" takes it away. */
+static int open_with_key(const char *name, const char *key, const char *value)
+{
+    take_apart(name);
+    if (strcmp(value, "nothing") == 0) {
+        json_object_del(config, key);
+    } else {
+        json_object_set_new(config, key, json_loads(value, JSON_DECODE_ANY, NULL));
+    }
+    int rc = open_dir();
+    clear_up();
+    return rc;
+}
+
+/* The golden head in which a tensor has another name. */
+static int open_renamed(const char *name, const char *tensor, const char *other)
+{
+    take_apart(name);
+    json_t *entry = json_incref(json_object_get(header, tensor));
+    ck_assert_ptr_nonnull(entry);
+    json_object_del(header, tensor);
+    json_object_set_new(header, other, entry);
+    int rc = open_dir();
+    clear_up();
+    return rc;
+}
+
+static uint8_t *bytes_of(const char *tensor)
+{
+    const json_t *offsets = json_object_get(json_object_get(header, tensor), "data_offsets");
+    return data + json_integer_value(json_array_get(offsets, 0));
+}
+
+/* ---- heads that are right ---- */
+
+START_TEST(golden_heads_are_what_they_are)
+{
+    static const struct {
+        const char *name, *format;
+        int n_layers, n_features, n_columns;
+        bool reads_normed, has_fc, is_reduced, lacks_embedding, lacks_logits;
+    } wanted[] = {
+        {"eagle1", "EAGLE-1 or 2", 1, 1, 320, true, false, false, false, true},
+        {"eagle3_flat", "EAGLE-3", 1, 3, 128, false, true, true, true, false},
+        {"eagle3_layers", "EAGLE-3", 2, 3, 320, false, true, false, false, false},
+        {"eagle3_output", "EAGLE-3", 1, 3, 200, false, true, true, true, true},
+        {"eagle3_parallel", "EAGLE-3", 2, 3, 128, false, true, true, false, false},
+        {"eagle3_qwen3", "EAGLE-3", 1, 3, 96, false, true, true, false, false},
+        {"eagle3_single", "EAGLE-3", 1, 1, 320, true, false, false, true, true},
+        {"eagle3_whole", "EAGLE-3", 1, 3, 320, false, true, false, true, true},
+        {"mimo", "MTP", 1, 1, 320, true, false, false, false, false},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        struct checkpoint *ck;
+        char path[512];
+        snprintf(path, sizeof path, HEADS "%s", wanted[i].name);
+        CHECK_OK(checkpoint_open_head(&ck, path, NULL, &err));
+        const struct head_config *head = checkpoint_head(ck);
+        ck_assert_str_eq(head_format_name(head), wanted[i].format);
+        ck_assert_int_eq(checkpoint_config(ck)->n_layers, wanted[i].n_layers);
+        ck_assert_int_eq(head->entry.n_features, wanted[i].n_features);
+        ck_assert_int_eq(head->n_columns, wanted[i].n_columns);
+        ck_assert_int_eq(head->reads_normed, wanted[i].reads_normed);
+        ck_assert_int_eq(head->entry.has_fc, wanted[i].has_fc);
+        ck_assert_int_eq(checkpoint_head_ids(ck) != NULL, wanted[i].is_reduced);
+        ck_assert_int_eq(head->embedding_from == HEAD_LACKING, wanted[i].lacks_embedding);
+        ck_assert_int_eq(head->logits_from == HEAD_LACKING, wanted[i].lacks_logits);
+        ck_assert_int_eq(checkpoint_demand_target(ck, &err) != 0,
+                         wanted[i].lacks_embedding || wanted[i].lacks_logits);
+        ck_assert_ptr_null(checkpoint_remark(ck, CHECKPOINT_UNKNOWN_KEYS));
+        checkpoint_close(ck);
+    }
+}
+END_TEST
+
+START_TEST(a_model_with_an_mtp_layer_opens_as_a_model_too)
+{
+    struct checkpoint *ck;
+    CHECK_OK(checkpoint_open(&ck, HEADS "mimo", &err));
+    ck_assert_str_eq(checkpoint_config(ck)->architecture, "MiMoForCausalLM");
+    ck_assert(checkpoint_config(ck)->qkv_bias && !checkpoint_config(ck)->o_bias);
+    ck_assert_ptr_null(checkpoint_head(ck));
+    checkpoint_close(ck);
+}
+END_TEST
+
+START_TEST(a_target_lends_what_a_head_lacks)
+{
+    struct checkpoint *target, *ck, *other;
+    struct weight lent, own;
+    uint16_t a[64], b[64];
+    CHECK_OK(checkpoint_open(&target, MODELS "llama_untied", &err));
+    const struct head_options options = {.target = target};
+    CHECK_OK(checkpoint_open_head(&ck, HEADS "eagle3_whole", &options, &err));
+    CHECK_OK(checkpoint_demand_target(ck, &err));
+    const struct head_config *head = checkpoint_head(ck);
+    CHECK_OK(checkpoint_find(ck, head->names[HEAD_LOGITS], 320, 64, &lent, &err));
+    CHECK_OK(checkpoint_find(target, "lm_head.weight", 320, 64, &own, &err));
+    weight_read_bf16(&lent, 300, 0, 64, a);
+    weight_read_bf16(&own, 300, 0, 64, b);
+    ck_assert_mem_eq(a, b, sizeof a);
+    CHECK_OK(checkpoint_open_head(&other, HEADS "eagle3_whole", NULL, &err));
+    ck_assert_uint_ne(checkpoint_fingerprint(ck), checkpoint_fingerprint(other));
+    checkpoint_close(other);
+    checkpoint_close(ck);
+    checkpoint_close(target);
+}
+END_TEST
+
+/* ---- readings ---- */
+
+static void check_readings(const char *name, int n_layers, const char *wanted)
+{
+    struct checkpoint *ck;
+    struct head_reading readings[HEAD_READINGS_MAX];
+    char path[512], text[256] = "";
+    int n = 0;
+    snprintf(path, sizeof path, HEADS "%s", name);
+    CHECK_OK(checkpoint_open_head(&ck, path, NULL, &err));
+    CHECK_OK(head_readings(checkpoint_head(ck), n_layers, readings, &n, &err));
+    for (int i = 0; i < n; i++) {
+        size_t len = strlen(text);
+        len += (size_t)snprintf(text + len, sizeof text - len, "%s%s", i ? "; " : "",
+                                readings[i].name);
+        for (int k = 0; k < readings[i].n; k++) {
+            len +=
+                (size_t)snprintf(text + len, sizeof text - len, " %d", readings[i].boundaries[k]);
+        }
+        ck_assert_int_eq(readings[i].normed, readings[i].n == 0);
+    }
+    ck_assert_str_eq(text, wanted);
+    checkpoint_close(ck);
+}
+
+START_TEST(ids_are_read_as_their_place_in_the_file_means_them)
+{
+    check_readings("eagle3_flat", 30, "as written 1 2 3; one layer later 2 3 4; default 2 15 27");
+    check_readings("eagle3_flat", 3, "as written 1 2 3");
+    check_readings("eagle3_whole", 30, "one layer later 1 2 3; as written 0 1 2; default 2 15 27");
+    check_readings("eagle3_output", 30, "as written 0 1 2; one layer later 1 2 3; default 2 15 27");
+    check_readings("eagle3_layers", 32, "default 2 16 29");
+    check_readings("eagle3_single", 32, "normed; last layer 32");
+    check_readings("eagle1", 32, "normed; last layer 32");
+    check_readings("mimo", 1, "normed; last layer 1");
+}
+END_TEST
+
+START_TEST(ids_that_no_target_has_are_refused)
+{
+    struct checkpoint *ck;
+    struct head_reading readings[HEAD_READINGS_MAX];
+    int n;
+    CHECK_OK(checkpoint_open_head(&ck, HEADS "eagle3_flat", NULL, &err));
+    CHECK_ERR(head_readings(checkpoint_head(ck), 2, readings, &n, &err), ERR_UNSUPPORTED,
+              "reads 3 features, and its ids name no such layers of a target of 2");
+    checkpoint_close(ck);
+}
+END_TEST
+
+/* ---- heads that are wrong ---- */
+
+START_TEST(wrong_values_in_a_config_are_refused)
+{
+    static const struct {
+        const char *head, *key, *value;
+        int code;
+        const char *part;
+    } cases[] = {
+        {"eagle3_flat", "num_hidden_layers", "2", ERR_FORMAT, "the one layer is called midlayer."},
+        {"eagle3_layers", "num_hidden_layers", "3", ERR_FORMAT,
+         "lacks the tensor layers.2.input_layernorm.weight"},
+        {"eagle3_layers", "num_hidden_layers", "1", ERR_UNSUPPORTED, "layers.1."},
+        {"eagle3_flat", "draft_vocab_size", "64", ERR_FORMAT, "d2t must be 64 integers"},
+        {"eagle3_whole", "draft_vocab_size", "64", ERR_FORMAT, "the tensor d2t, which says"},
+        {"eagle3_flat", "draft_vocab_size", "-1", ERR_FORMAT, "draft_vocab_size"},
+        {"eagle3_flat", "vocab_size", "100", ERR_FORMAT, "d2t"},
+        {"eagle3_flat", "target_hidden_size", "48", ERR_FORMAT,
+         "announces 3 features, but fc.weight takes 4"},
+        {"eagle3_flat", "target_hidden_size", "50", ERR_FORMAT, "are not 1 to 8 features of 50"},
+        {"eagle3_flat", "num_aux_hidden_states", "2", ERR_FORMAT, "announces 2 features"},
+        {"eagle3_flat", "hidden_size", "80", ERR_FORMAT, "80"},
+        {"eagle3_flat", "eagle_aux_hidden_state_layer_ids", "[1, 2]", ERR_FORMAT,
+         "announces 2 features"},
+        {"eagle3_flat", "eagle_aux_hidden_state_layer_ids", "[]", ERR_FORMAT, "1 to 8 layers"},
+        {"eagle3_flat", "eagle_aux_hidden_state_layer_ids", "7", ERR_FORMAT, "1 to 8 layers"},
+        {"eagle3_flat", "eagle_aux_hidden_state_layer_ids", "[1, -2, 3]", ERR_FORMAT,
+         "has -2, which is no layer"},
+        {"eagle3_flat", "eagle_aux_hidden_state_layer_ids", "[1, 2, 2147483648]", ERR_FORMAT,
+         "which is no layer"},
+        {"eagle3_flat", "eagle_aux_hidden_state_layer_ids", "[3, 2, 3]", ERR_FORMAT, "has 3 twice"},
+        {"eagle3_flat", "logit_scale", "-1", ERR_FORMAT, "logit_scale"},
+        {"eagle3_flat", "norm_output", "1", ERR_FORMAT, "norm_output"},
+        {"eagle3_flat", "norm_before_fc", "true", ERR_FORMAT, "lacks the tensor input_norm.weight"},
+        {"eagle3_flat", "fc_norm", "true", ERR_FORMAT, "lacks the tensor fc_norm.0.weight"},
+        {"eagle3_whole", "fc_norm", "true", ERR_UNSUPPORTED, "cannot both be true"},
+        {"eagle3_whole", "norm_before_fc", "false", ERR_UNSUPPORTED, "input_norm.weight"},
+        {"eagle3_qwen3", "norm_before_residual", "nothing", ERR_UNSUPPORTED,
+         "lacks \"norm_before_residual\""},
+        {"eagle3_parallel", "mask_token_id", "320", ERR_FORMAT, "outside of the vocabulary"},
+        {"eagle3_flat", "model_type", "\"gemma2\"", ERR_UNSUPPORTED,
+         "layers of \"model_type\" = \"gemma2\""},
+        {"eagle3_flat", "hidden_act", "\"gelu\"", ERR_UNSUPPORTED, "hidden_act"},
+        {"eagle3_flat", "transformer_layer_config", "{}", ERR_FORMAT, ""},
+        {"eagle3_flat", "quantization_config",
+         "{\"quant_method\": \"gptq\", \"bits\": 4, \"group_size\": 32, \"sym\": true}",
+         ERR_UNSUPPORTED, "stored quantized"},
+        {"mimo", "num_nextn_predict_layers", "2", ERR_UNSUPPORTED, "2 MTP layers"},
+        {"mimo", "num_nextn_predict_layers", "nothing", ERR_UNSUPPORTED, "0 MTP layers"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_ERR(open_with_key(cases[i].head, cases[i].key, cases[i].value), cases[i].code,
+                  cases[i].part);
+    }
+}
+END_TEST
+
+START_TEST(missing_and_unknown_tensors_are_refused_by_their_names_in_the_file)
+{
+    CHECK_ERR(open_renamed("eagle3_flat", "midlayer.mlp.up_proj.weight", "t2d_"), ERR_FORMAT,
+              "lacks the tensor midlayer.mlp.up_proj.weight");
+    CHECK_ERR(open_renamed("eagle3_flat", "t2d", "surprise.weight"), ERR_UNSUPPORTED,
+              "surprise.weight");
+    CHECK_ERR(open_renamed("eagle3_flat", "fc.weight", "t2d_"), ERR_FORMAT,
+              "lacks the tensor fc.weight");
+    CHECK_ERR(open_renamed("eagle3_flat", "midlayer.self_attn.q_proj.weight", "t2d_"), ERR_FORMAT,
+              "is no head of EAGLE");
+    CHECK_ERR(open_renamed("eagle1", "fc.weight", "t2d_"), ERR_UNSUPPORTED,
+              "so it is a model and no head");
+    CHECK_ERR(open_renamed("mimo", "model.mtp_layers.0.input_proj.weight", "t2d_"), ERR_FORMAT,
+              "lacks the tensor model.mtp_layers.0.input_proj.weight");
+    CHECK_ERR(open_head(MODELS "llama_untied", NULL), ERR_UNSUPPORTED, "is a model and no head");
+}
+END_TEST
+
+START_TEST(ids_of_a_reduced_vocabulary_ascend_within_the_whole_one)
+{
+    static const int64_t wrong[] = {-1, 1000, INT64_MIN, INT64_MAX, 320 - 5};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        take_apart("eagle3_flat");
+        memcpy(bytes_of("d2t") + 5 * sizeof(int64_t), &wrong[i], sizeof wrong[i]);
+        CHECK_ERR(open_dir(), ERR_FORMAT, "d2t[5]");
+        clear_up();
+    }
+    take_apart("eagle3_flat");
+    int64_t before;
+    memcpy(&before, bytes_of("d2t") + 8 * sizeof before, sizeof before);
+    before--; /* id 9 is then that of 8 */
+    memcpy(bytes_of("d2t") + 9 * sizeof before, &before, sizeof before);
+    CHECK_ERR(open_dir(), ERR_FORMAT, "must ascend");
+    clear_up();
+}
+END_TEST
+
+START_TEST(a_mask_that_is_no_number_is_refused)
+{
+    take_apart("eagle3_parallel");
+    bytes_of("mask_hidden")[6] = 0xc0;
+    bytes_of("mask_hidden")[7] = 0x7f;
+    CHECK_ERR(open_dir(), ERR_FORMAT, "mask_hidden has an element that is no number");
+    clear_up();
+}
+END_TEST
+
+START_TEST(a_head_of_another_target_is_refused)
+{
+    static const struct {
+        const char *target, *part;
+    } cases[] = {{"gemma2_open", "reads features of width 64, but"},
+                 {"phi3_partial", "is for a vocabulary of 320 ids, but that of"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct checkpoint *target;
+        char path[512];
+        snprintf(path, sizeof path, MODELS "%s", cases[i].target);
+        CHECK_OK(checkpoint_open(&target, path, &err));
+        const struct head_options options = {.target = target};
+        CHECK_ERR(open_head(HEADS "eagle3_flat", &options), ERR_FORMAT, cases[i].part);
+        checkpoint_close(target);
+    }
+}
+END_TEST
+
+START_TEST(a_caller_decides_what_a_file_does_not_say)
+{
+    struct checkpoint *ck;
+    const struct head_options options = {.norm_before_residual = HEAD_YES};
+    take_apart("eagle3_qwen3");
+    json_object_del(config, "norm_before_residual");
+    put_together();
+    CHECK_OK(checkpoint_open_head(&ck, dir, &options, &err));
+    ck_assert(checkpoint_head(ck)->entry.keeps_normed);
+    checkpoint_close(ck);
+    clear_up();
+}
+END_TEST
+
+START_TEST(tensors_of_pytorch_are_refused_with_the_way_out)
+{
+    char path[512];
+    take_apart("eagle3_flat");
+    put_together();
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    unlink(path);
+    write_file("pytorch_model.bin", "PK", 2, NULL, 0);
+    CHECK_ERR(open_head(dir, NULL), ERR_UNSUPPORTED, "safetensors.torch.save_file");
+    clear_up();
+}
+END_TEST
+
+START_TEST(other_drafters_are_refused_by_name)
+{
+    static const struct {
+        const char *config, *name;
+    } cases[] = {
+        {"{\"medusa_num_heads\": 5, \"medusa_num_layers\": 1}", "Medusa"},
+        {"{\"architectures\": [\"MedusaModel\"]}", "Medusa"},
+        {"{\"hydra_num_heads\": 4, \"hydra_head_arch\": \"mlp\"}", "Hydra"},
+        {"{\"model_type\": \"recurrent_drafting_drafter\"}", "ReDrafter"},
+        {"{\"architectures\": [\"ReDrafterForCausalLM\"]}", "ReDrafter"},
+        {"{\"architectures\": [\"DFlash2DraftModel\"], \"dflash_config\": {}}", "DFlash2"},
+        {"{\"architectures\": [\"DFlashDraftModel\"], \"model_type\": \"qwen3\"}", "a DFlash "},
+        {"{\"architectures\": [\"DSparkDraftModel\"]}", "DSpark"},
+        {"{\"model_type\": \"mlp_speculator\"}", "MLP speculator"},
+        {"{\"model_type\": \"gemma4_assistant\"}", "Gemma 4"},
+        {"{\"model_type\": \"deepseek_v3\", \"num_nextn_predict_layers\": 1}", "DeepSeek-V3"},
+        {"{\"model_type\": \"glm4_moe\", \"num_nextn_predict_layers\": 1}", "GLM-4.5"},
+        {"{\"model_type\": \"qwen3_next\"}", "Qwen3-Next"},
+        {"{\"model_type\": \"qwen3_5\", \"mtp_num_hidden_layers\": 1}", "Qwen3.5"},
+        {"{\"speculators_model_type\": \"mtp\"}", "eagle3 and peagle are"},
+    };
+    struct head_config head;
+    struct head_claims claims;
+    struct model_config cfg;
+    struct config_rest rest;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_ERR(head_config_parse(&head, &claims, &cfg, &rest, cases[i].config,
+                                    strlen(cases[i].config), "config.json", &err),
+                  ERR_UNSUPPORTED, cases[i].name);
+    }
+}
+END_TEST
+
+/* transformers leaves out of a config what its class has as default. */
+START_TEST(layers_of_speculators_have_the_defaults_of_their_class)
+{
+    static const char text[] =
+        "{\"speculators_model_type\": \"eagle3\", \"norm_before_residual\": true, "
+        "\"draft_vocab_size\": 32000, \"transformer_layer_config\": {\"model_type\": \"llama\", "
+        "\"num_hidden_layers\": 1, \"num_key_value_heads\": 8, \"vocab_size\": 128256, "
+        "\"intermediate_size\": 14336, \"rms_norm_eps\": 1e-05}}";
+    struct head_config head;
+    struct head_claims claims;
+    struct model_config cfg;
+    struct config_rest rest;
+    CHECK_OK(head_config_parse(&head, &claims, &cfg, &rest, text, strlen(text), "x", &err));
+    ck_assert_int_eq(cfg.dim, 4096);
+    ck_assert_int_eq(cfg.n_heads, 32);
+    ck_assert_int_eq(cfg.head_dim, 128);
+    ck_assert(cfg.ropes[0].theta > 9999 && cfg.ropes[0].theta < 10001);
+    ck_assert_int_eq(claims.n_columns, 32000);
+    ck_assert_int_eq(claims.norm_before_residual, HEAD_YES);
+}
+END_TEST
+
+START_TEST(folders_of_heads_are_told_from_models)
+{
+    ck_assert(checkpoint_is_head_folder(HEADS "eagle3_flat"));
+    ck_assert(checkpoint_is_head_folder(HEADS "eagle3_qwen3"));
+    ck_assert(!checkpoint_is_head_folder(HEADS "mimo"));
+    ck_assert(!checkpoint_is_head_folder(MODELS "llama_untied"));
+    ck_assert(!checkpoint_is_head_folder("/nowhere"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("head_checkpoint");
+    TCase *tests = tcase_create("folders of heads");
+    tcase_add_test(tests, golden_heads_are_what_they_are);
+    tcase_add_test(tests, a_model_with_an_mtp_layer_opens_as_a_model_too);
+    tcase_add_test(tests, a_target_lends_what_a_head_lacks);
+    tcase_add_test(tests, ids_are_read_as_their_place_in_the_file_means_them);
+    tcase_add_test(tests, ids_that_no_target_has_are_refused);
+    tcase_add_test(tests, wrong_values_in_a_config_are_refused);
+    tcase_add_test(tests, missing_and_unknown_tensors_are_refused_by_their_names_in_the_file);
+    tcase_add_test(tests, ids_of_a_reduced_vocabulary_ascend_within_the_whole_one);
+    tcase_add_test(tests, a_mask_that_is_no_number_is_refused);
+    tcase_add_test(tests, a_head_of_another_target_is_refused);
+    tcase_add_test(tests, a_caller_decides_what_a_file_does_not_say);
+    tcase_add_test(tests, tensors_of_pytorch_are_refused_with_the_way_out);
+    tcase_add_test(tests, other_drafters_are_refused_by_name);
+    tcase_add_test(tests, layers_of_speculators_have_the_defaults_of_their_class);
+    tcase_add_test(tests, folders_of_heads_are_told_from_models);
+    suite_add_tcase(suite, tests);
+    return check_main(suite);
+}
