@@ -36,8 +36,8 @@ static const struct option_row rows[] = {
 
 static const char doc[] =
     "Prints what the coordinator serves, and by which workers; with MODEL, what that folder or "
-    "GGUF "
-    "file holds: architecture, sizes, the types of its tensors, context and tokenizer.\v"
+    "GGUF file holds: architecture, sizes, the types of its tensors, context and tokenizer, and of "
+    "a head that reads a target's features which ones.\v"
     "A coordinator answers also while it is not serving and says why. MODEL needs no "
     "server.\n\n" CLIENT_STATUS_DOC;
 

@@ -1,4 +1,5 @@
-/* A model on disk: its config, the types of its tensors, its tokenizer. */
+/* A model on disk: its config, the types of its tensors, its tokenizer. Or a head, which has no
+ * tokenizer and reads features of a target instead. */
 #include "client/describe_model.h"
 
 #include <inttypes.h>
@@ -8,6 +9,8 @@
 #include "client/client.h"
 #include "client/terminal.h"
 #include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/head.h"
+#include "model/checkpoint/head_readings.h"
 #include "model/checkpoint/served_name.h"
 #include "model/checkpoint/type_counts.h"
 #include "model/tokenizer/tokenizer.h"
@@ -16,6 +19,8 @@ enum { NAME_BYTES = 256 };
 
 struct local_model {
     struct checkpoint *ck;
+    struct checkpoint *beside;      /* the MTP layer of a model, as a head; NULL: it has none */
+    const struct head_config *head; /* NULL: ck is a model */
     const struct model_config *cfg;
     char name[NAME_BYTES];
     struct type_count types[TYPE_COUNTS_MAX];
@@ -38,14 +43,34 @@ static void count(struct local_model *m)
     }
 }
 
+/* A folder that is no model may be a head; where it is neither, its config.json says which of the two
+ * errors is of use. */
+static int open_either(struct local_model *m, const char *model, struct error *err)
+{
+    struct error of_head;
+    int rc = checkpoint_open(&m->ck, model, err);
+    if (rc == 0) {
+        bool is_folder = !checkpoint_is_synthetic(m->ck) && !checkpoint_is_gguf(m->ck);
+        if (is_folder) (void)checkpoint_open_head(&m->beside, model, NULL, &of_head);
+        return 0;
+    }
+    if (checkpoint_open_head(&m->ck, model, NULL, &of_head) == 0) return 0;
+    if (!checkpoint_is_head_folder(model)) return rc;
+    *err = of_head;
+    return of_head.code;
+}
+
 static int model_open(struct local_model *m, const char *model, struct error *err)
 {
     int rc = 0;
-    TRY(checkpoint_open(&m->ck, model, err));
+    TRY(open_either(m, model, err));
     m->cfg = checkpoint_config(m->ck);
+    m->head = checkpoint_head(m->ck);
     checkpoint_served_name(model, m->name, sizeof m->name);
     count(m);
-    if (checkpoint_is_synthetic(m->ck)) {
+    if (m->head) {
+        (void)error_set(&m->no_tok, ERR_NOT_FOUND, "the target's");
+    } else if (checkpoint_is_synthetic(m->ck)) {
         TRY(tokenizer_open_bytes(&m->tok, m->cfg->vocab_size, err));
     } else if (tokenizer_open(&m->tok, checkpoint_name(m->ck), &m->no_tok)) {
         m->tok = NULL;
@@ -57,6 +82,7 @@ out:
 static void model_close(struct local_model *m)
 {
     tokenizer_close(m->tok);
+    checkpoint_close(m->beside);
     checkpoint_close(m->ck);
 }
 
@@ -68,10 +94,28 @@ static void print_type(const struct type_count *type, const char *name)
     fputc('\n', stdout);
 }
 
+static const char *source_words(enum head_source source)
+{
+    return source == HEAD_OWN ? "its own" : "the target's";
+}
+
+static void print_head(const struct head_config *head, const char *name)
+{
+    char text[HEAD_READING_BYTES];
+    printf("%-22s%s%s\n", name, head_format_name(head),
+           head->is_speculators ? ", in the layout of speculators" : "");
+    printf("%-22s%d of width %d: %s\n", "features", head->entry.n_features, head->entry.feature_dim,
+           head_reading_show(head, text));
+    printf("%-22s%d ids, by %s lm_head\n", "guesses", head->n_columns,
+           source_words(head->logits_from));
+    printf("%-22s%s\n", "embedding", source_words(head->embedding_from));
+}
+
 static void print_model(const struct local_model *m)
 {
     const struct model_config *cfg = m->cfg;
     terminal_row("model", m->name);
+    if (m->head) print_head(m->head, "head");
     terminal_row("architecture", cfg->architecture);
     printf("%-22s%.1f million\n", "parameters", (double)m->n_parameters * 1e-6);
     printf("%-22s%.1f MB\n", "weights", (double)m->n_bytes * 1e-6);
@@ -86,6 +130,7 @@ static void print_model(const struct local_model *m)
     terminal_row_number("vocabulary", cfg->vocab_size);
     terminal_row_number("context", cfg->max_positions);
     terminal_row_number("slices", config_slices(cfg));
+    if (m->beside) print_head(checkpoint_head(m->beside), "head beside it");
     if (m->tok) {
         terminal_row_number("tokens of tokenizer", tokenizer_vocab_size(m->tok));
     } else {
@@ -109,17 +154,30 @@ static json_t *types_json(const struct local_model *m)
     return list;
 }
 
+static json_t *head_json(const struct head_config *head)
+{
+    char text[HEAD_READING_BYTES];
+    if (!head) return json_null();
+    return json_pack("{ss sb si si ss si sb sb}", "format", head_format_name(head),
+                     "speculators_layout", head->is_speculators, "features", head->entry.n_features,
+                     "feature_width", head->entry.feature_dim, "reads",
+                     head_reading_show(head, text), "guessed_ids", head->n_columns, "own_embedding",
+                     head->embedding_from == HEAD_OWN, "own_lm_head",
+                     head->logits_from == HEAD_OWN);
+}
+
 static json_t *model_json(const struct local_model *m)
 {
     const struct model_config *cfg = m->cfg;
-    return json_pack("{ss ss sI sI so si si si si si si si si si so}", "model", m->name,
-                     "architecture", cfg->architecture, "parameters", (json_int_t)m->n_parameters,
-                     "weight_bytes", (json_int_t)m->n_bytes, "types", types_json(m), "n_layers",
-                     cfg->n_layers, "width", cfg->dim, "mlp_width", cfg->ffn_dim, "n_heads",
-                     cfg->n_heads, "n_kv_heads", cfg->n_kv_heads, "head_width", cfg->head_dim,
-                     "vocab_size", cfg->vocab_size, "context_limit", cfg->max_positions, "n_slices",
-                     config_slices(cfg), "tokenizer_vocab_size",
-                     m->tok ? json_integer(tokenizer_vocab_size(m->tok)) : json_null());
+    const struct head_config *head = m->beside ? checkpoint_head(m->beside) : m->head;
+    return json_pack(
+        "{ss ss sI sI so si si si si si si si si si so so}", "model", m->name, "architecture",
+        cfg->architecture, "parameters", (json_int_t)m->n_parameters, "weight_bytes",
+        (json_int_t)m->n_bytes, "types", types_json(m), "n_layers", cfg->n_layers, "width",
+        cfg->dim, "mlp_width", cfg->ffn_dim, "n_heads", cfg->n_heads, "n_kv_heads", cfg->n_kv_heads,
+        "head_width", cfg->head_dim, "vocab_size", cfg->vocab_size, "context_limit",
+        cfg->max_positions, "n_slices", config_slices(cfg), "tokenizer_vocab_size",
+        m->tok ? json_integer(tokenizer_vocab_size(m->tok)) : json_null(), "head", head_json(head));
 }
 
 int describe_model(const char *model, bool is_json, struct error *err)

@@ -92,6 +92,28 @@ class Gguf(unittest.TestCase):
         done = self.outrider("describe", self.draft)
         self.assertIn("Q8_0: 15 tensors", done.stdout)
 
+    def test_describe_tells_heads_from_models(self):
+        heads = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden/heads")
+        done = self.outrider("describe", os.path.join(heads, "eagle3_flat"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, "head +EAGLE-3\n")
+        self.assertRegex(done.stdout, "features +3 of width 64: boundaries 1, 2, 3: the ids, as")
+        self.assertRegex(done.stdout, "guesses +128 ids, by its own lm_head\n"
+                                      "embedding +the target's\n")
+        told = json.loads(self.outrider("describe", "--json",
+                                        os.path.join(heads, "eagle3_whole")).stdout)
+        self.assertEqual(told["head"]["format"], "EAGLE-3")
+        self.assertIn("boundaries 1, 2, 3: one after", told["head"]["reads"])
+        done = self.outrider("describe", os.path.join(heads, "mimo"))
+        self.assertRegex(done.stdout, "architecture +MiMoForCausalLM\n")
+        self.assertRegex(done.stdout, "head beside it +MTP\n")
+        self.assertIsNone(json.loads(self.outrider("describe", "--json", TARGET).stdout)["head"])
+        with open(os.path.join(self.folder, "config.json"), "w") as file:
+            file.write('{"medusa_num_heads": 5}')
+        done = self.outrider("describe", self.folder)
+        os.remove(os.path.join(self.folder, "config.json"))
+        self.assertIn("is of Medusa heads, which is not supported", done.stderr)
+
     def test_what_is_no_model_is_refused_with_a_sentence(self):
         done = self.outrider("describe", os.path.join(self.folder, "none.gguf"))
         self.assertEqual(done.returncode, 1)

@@ -1,11 +1,14 @@
 /* ctest: libs=checkpoint */
 /* config.json and generation_config.json: the input is both, cut at the first zero byte. What is
- * accepted must be something that other code can size its arrays by. */
+ * accepted must be something that other code can size its arrays by. The first text is also read as
+ * that of a head. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/checkpoint/config/config_parse.h"
+#include "model/checkpoint/config/head_config.h"
+#include "model/checkpoint/head_readings.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -45,6 +48,33 @@ static void check(const struct model_config *cfg)
     }
 }
 
+static void check_head(const char *text, size_t len)
+{
+    struct head_config head;
+    struct head_claims claims;
+    struct model_config cfg;
+    struct config_rest rest;
+    struct head_reading readings[HEAD_READINGS_MAX];
+    struct error err;
+    char shown[HEAD_READING_BYTES];
+    int n = 0;
+    head_config_is_head(text, len);
+    if (head_config_parse(&head, &claims, &cfg, &rest, text, len, "fuzz", &err)) return;
+    check(&cfg);
+    demand(claims.target_dim >= 0 && claims.target_dim <= 1 << 20);
+    demand(claims.n_features >= 0 && claims.n_features <= HEAD_FEATURES_MAX);
+    demand(claims.n_columns >= 0 && claims.n_columns <= 1 << 24);
+    demand(head.mask_token_id >= -1 && head.mask_token_id < cfg.vocab_size);
+    demand(head.n_ids >= 0 && head.n_ids <= HEAD_FEATURES_MAX);
+    for (int i = 0; i < head.n_ids; i++) {
+        demand(head.ids[i] >= 0 && head.ids[i] <= LAYERS_MAX);
+        demand(i == 0 || head.ids[i] > head.ids[i - 1]);
+    }
+    head.entry.n_features = head.n_ids ? head.n_ids : 3;
+    head_reading_show(&head, shown);
+    if (!head_readings(&head, 32, readings, &n, &err)) demand(n > 0 && n <= HEAD_READINGS_MAX);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct model_config cfg;
@@ -54,6 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *second = cut ? (const char *)cut + 1 : NULL;
     size_t second_len = cut ? size - first_len - 1 : 0;
     struct config_rest rest;
+    check_head((const char *)data, first_len);
     if (config_parse(&cfg, (const char *)data, first_len, second, second_len, "fuzz", &rest,
                      &err) == 0) {
         check(&cfg);

@@ -13,7 +13,8 @@ tests/golden/models, of which some are the targets that lend an embedding or lm_
 
 Per head: config.json and model.safetensors as its authors write them; features.bf16 = [rows][A Ht];
 golden.json = {"versions", "target", "tokens": of the rows, "starts", "steps", "columns",
-"tolerance_rms"}; logits.f32 = float32 [starts][steps][columns] in fp32 from the stored weights. For
+"tolerance_rms"}; of a model with an MTP layer also model_logits.f32, those of the model after the
+last token, and "model_tolerance_rms"; logits.f32 = float32 [starts][steps][columns] in fp32 from the stored weights. For
 a start i, step 0 is the row i after rows 0 .. i - 1, and step s > 0 is a further row at position
 i + s with tokens[i + s] and, in place of features, the head's output of step s - 1. For each
 property the script also computes what a program without it would get, and refuses to write a head
@@ -400,6 +401,16 @@ def save(case, own, folder):
     (folder / "config.json").write_text(text + "\n")
 
 
+def mimo_logits(folder, tokens, dtype):
+    """Logits of the model that the MTP layer belongs to, after the last token."""
+    net = transformers.Qwen2ForCausalLM(layer_config(HEADS[-1])).eval()
+    stored = safetensors.torch.load_file(folder / "model.safetensors")
+    net.load_state_dict({name: value.float() for name, value in stored.items()
+                         if "mtp_layers" not in name})
+    with torch.no_grad():
+        return net.to(dtype)(torch.tensor([tokens])).logits[0, -1].float()
+
+
 def rms(a, b):
     return float(((a - b) ** 2).mean().sqrt())
 
@@ -428,6 +439,11 @@ def make(case, out, models):
              "steps": case["mask"] + 1 if case["mask"] else STEPS,
              "columns": case["columns"] or VOCAB, "is_parallel": bool(case["mask"]),
              "tolerance_rms": round(noise, 5)}
+    if case["kind"] == "mimo":
+        model = mimo_logits(folder, tokens, torch.float32)
+        model.numpy().astype("<f4").tofile(folder / "model_logits.f32")
+        noise = rms(mimo_logits(folder, tokens, torch.bfloat16), model)
+        facts["model_tolerance_rms"] = round(noise, 5)
     (folder / "golden.json").write_text(json.dumps(facts) + "\n")
 
 

@@ -91,6 +91,45 @@ START_TEST(logits_are_those_of_the_formats_own_code)
 }
 END_TEST
 
+/* MiMo is a Qwen2 whose tensors have an MTP layer beside them. */
+START_TEST(the_model_of_an_mtp_layer_has_the_logits_of_transformers)
+{
+    struct error err;
+    struct checkpoint *ck;
+    struct backend *backend;
+    struct model *model;
+    struct file_view file;
+    struct head_rig rig;
+    float want[COLUMNS_MAX];
+    const char *device = getenv("OUTRIDER_TEST_DEVICE");
+    const struct backend_options how = {
+        .device = device ? device : "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 1};
+    const struct model_options options = {
+        .n_kv_blocks = HEAD_RIG_BLOCKS, .max_tokens = HEAD_ROWS_MAX, .max_rows = 1, .max_lanes = 1};
+    head_rig_open(&rig, "mimo", 1);
+    CHECK_OK(file_map(&file, HEADS_FOLDER "/mimo/model_logits.f32", &err));
+    ck_assert_uint_eq(file.size_bytes, (size_t)rig.n_columns * sizeof *want);
+    memcpy(want, file.data, file.size_bytes);
+    json_t *root = head_rig_json(HEADS_FOLDER "/mimo/golden.json");
+    double most = json_number_value(json_object_get(root, "model_tolerance_rms"));
+    json_decref(root);
+    CHECK_OK(checkpoint_open(&ck, HEADS_FOLDER "/mimo", &err));
+    CHECK_OK(backend_open(&backend, &how, &err));
+    CHECK_OK(model_open(&model, ck, comm_single(), backend, &options, &err));
+    const struct forward_lane lane = {
+        .n_tokens = rig.n_tokens, .tokens = rig.tokens, .blocks = blocks};
+    const struct forward_row row = {0, rig.n_tokens - 1};
+    CHECK_OK(model_forward(model, &lane, 1, &row, 1, &err));
+    double rms = sqrt(square_error(model_logits(model, 0), want, rig.n_columns) / rig.n_columns);
+    ck_assert_msg(rms > 0 && rms <= most, "rms error %g exceeds %g", rms, most);
+    model_close(model);
+    backend->ops->close(backend);
+    checkpoint_close(ck);
+    file_unmap(&file);
+    head_rig_close(&rig);
+}
+END_TEST
+
 START_TEST(every_golden_head_is_in_the_list)
 {
     struct dirent *entry;
@@ -222,6 +261,7 @@ int main(void)
     TCase *tcase = tcase_create("golden heads");
     tcase_set_timeout(tcase, 300);
     tcase_add_loop_test(tcase, logits_are_those_of_the_formats_own_code, 0, N_HEADS);
+    tcase_add_test(tcase, the_model_of_an_mtp_layer_has_the_logits_of_transformers);
     tcase_add_test(tcase, every_golden_head_is_in_the_list);
     tcase_add_loop_test(tcase, bits_do_not_depend_on_chunks_and_threads, 0, N_HEADS);
     tcase_add_loop_test(tcase, lanes_of_both_kinds_share_a_step_with_the_bits_of_their_own, 0,

@@ -11,7 +11,7 @@
 
 #include "base/system/file.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/checkpoint/config/head_readings.h"
+#include "model/checkpoint/head_readings.h"
 #include "tests/support/check_util.h"
 
 #define HEADS  SOURCE_DIR "/tests/golden/heads/"

@@ -2,7 +2,7 @@
  * keeps the residual stream before layers 2, L / 2 and L - 3; vLLM, speculators and llama.cpp read
  * an id at the top of the file as the stream before that layer; SGLang and SpecForge write ids into
  * "eagle_config" and mean the stream after that layer. */
-#include "model/checkpoint/config/head_readings.h"
+#include "model/checkpoint/head_readings.h"
 
 #include <stdio.h>
 #include <string.h>
