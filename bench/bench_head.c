@@ -4,9 +4,9 @@
  *   bench_head --target MODEL --head FOLDER [--begin TEXT] [--texts 8] [--tokens 512]
  *              [--temperature 1] [--every 8] [--device cpu]
  *
- * Each text begins with --begin and is drawn from the target. From every 8th row on the head makes 5
- * guesses, teacher forced: guess s reads the text's own tokens, and from the second one on its own
- * output in place of features. A line for each reading (model/checkpoint/head_readings.h) has
+ * Each text begins with --begin and is drawn from the target. From every 8th row on the head makes
+ * 5 guesses, teacher forced: guess s reads the text's own tokens, and from the second one on its
+ * own output in place of features. A line for each reading (model/checkpoint/head_readings.h) has
  * the share of guesses 1 to 5 that are the target's best token at their place. */
 #include <math.h>
 #include <stdio.h>
@@ -15,8 +15,8 @@
 
 #include "base/rng.h"
 #include "bench/options.h"
-#include "model/checkpoint/head_readings.h"
 #include "model/checkpoint/head.h"
+#include "model/checkpoint/head_readings.h"
 #include "model/model.h"
 #include "model/tokenizer/ids.h"
 #include "model/tokenizer/tokenizer.h"

@@ -43,8 +43,8 @@ static void count(struct local_model *m)
     }
 }
 
-/* A folder that is no model may be a head; where it is neither, its config.json says which of the two
- * errors is of use. */
+/* A folder that is no model may be a head; where it is neither, its config.json says which of the
+ * two errors is of use. */
 static int open_either(struct local_model *m, const char *model, struct error *err)
 {
     struct error of_head;

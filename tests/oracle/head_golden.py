@@ -14,11 +14,12 @@ tests/golden/models, of which some are the targets that lend an embedding or lm_
 Per head: config.json and model.safetensors as its authors write them; features.bf16 = [rows][A Ht];
 golden.json = {"versions", "target", "tokens": of the rows, "starts", "steps", "columns",
 "tolerance_rms"}; of a model with an MTP layer also model_logits.f32, those of the model after the
-last token, and "model_tolerance_rms"; logits.f32 = float32 [starts][steps][columns] in fp32 from the stored weights. For
-a start i, step 0 is the row i after rows 0 .. i - 1, and step s > 0 is a further row at position
-i + s with tokens[i + s] and, in place of features, the head's output of step s - 1. For each
-property the script also computes what a program without it would get, and refuses to write a head
-where that differs less than ten times as much as a bf16 run does, which is tolerance_rms."""
+last token, and "model_tolerance_rms"; logits.f32 = float32 [starts][steps][columns] in fp32 from
+the stored weights. For a start i, step 0 is the row i after rows 0 .. i - 1, and step s > 0 is a
+further row at position i + s with tokens[i + s] and, in place of features, the head's output of
+step s - 1. For each property the script also computes what a program without it would get, and
+refuses to write a head where that differs less than ten times as much as a bf16 run does, which is
+tolerance_rms."""
 import copy
 import importlib.abc
 import importlib.machinery

@@ -64,13 +64,13 @@ static inline void head_rig_keep_output(struct head_rig *rig)
     CHECK_OK(model_keep_features(rig->model, &wish, &err));
 }
 
-static inline void head_rig_open_model(struct head_rig *rig, int n_threads)
+static inline void head_rig_open_model(struct head_rig *rig, const char *kernels, int n_threads)
 {
     struct error err;
     const char *device = getenv("OUTRIDER_TEST_DEVICE");
     const struct backend_options backend = {.device = device ? device : "cpu",
                                             .weights = "bf16",
-                                            .kernels = "auto",
+                                            .kernels = kernels,
                                             .n_threads = n_threads,
                                             .no_graphs = getenv("OUTRIDER_TEST_NO_GRAPHS") != NULL};
     const struct model_options options = {.n_kv_blocks = HEAD_RIG_BLOCKS,
@@ -115,7 +115,7 @@ static inline void head_rig_open(struct head_rig *rig, const char *name, int n_t
     CHECK_OK(file_map(&rig->logits, path, &err));
     ck_assert_uint_eq(rig->logits.size_bytes, (size_t)rig->n_starts * (size_t)rig->n_steps *
                                                   (size_t)rig->n_columns * sizeof(float));
-    head_rig_open_model(rig, n_threads);
+    head_rig_open_model(rig, "auto", n_threads);
 }
 
 static inline void head_rig_close(struct head_rig *rig)

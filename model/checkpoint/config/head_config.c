@@ -273,38 +273,55 @@ static const char *layer_architecture(const char *type)
     return NULL;
 }
 
+static int no_memory(struct error *err)
+{
+    return error_set(err, ERR_NO_MEMORY, "no memory for the config of a head");
+}
+
+/* A copy of the object without the keys of heads; NULL: no memory, where jansson leaves keys out. */
+static json_t *copy_layers(json_t *object)
+{
+    json_t *copy = json_copy(object);
+    if (copy && json_object_size(copy) != json_object_size(object)) {
+        json_decref(copy);
+        copy = NULL;
+    }
+    for (size_t i = 0; copy && i < sizeof head_keys / sizeof *head_keys; i++) {
+        json_object_del(copy, head_keys[i]);
+    }
+    return copy;
+}
+
 /* Makes *layers, the object that config_parse understands. The caller calls json_decref. */
 static int make_layers(json_t **layers, const struct head_config *head, const struct reading *in,
                        struct error *err)
 {
     json_t *nested = json_member(in->root, "transformer_layer_config");
-    json_t *copy = json_copy(head->is_speculators ? nested : in->root);
-    const char *type, *architecture;
-    if (!copy) return error_set(err, ERR_NO_MEMORY, "no memory for the config of a head");
-    for (size_t i = 0; i < sizeof head_keys / sizeof *head_keys; i++) {
-        json_object_del(copy, head_keys[i]);
-    }
-    type = layer_type(copy);
-    architecture = layer_architecture(type);
+    json_t *copy = copy_layers(head->is_speculators ? nested : in->root);
+    bool is_short = false;
+    if (!copy) return no_memory(err);
+    *layers = copy;
+    const char *type = layer_type(copy), *architecture = layer_architecture(type);
     if (!architecture) {
-        int rc = error_set(err, ERR_UNSUPPORTED,
-                           "%s: layers of \"model_type\" = \"%.64s\" are not supported in heads "
-                           "(llama, qwen2 and qwen3 are)",
-                           in->origin, type);
-        json_decref(copy);
-        return rc;
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%s: layers of \"model_type\" = \"%.64s\" are not supported in heads "
+                         "(llama, qwen2 and qwen3 are)",
+                         in->origin, type);
     }
     for (size_t i = 0; head->is_speculators && i < sizeof class_defaults / sizeof *class_defaults;
          i++) {
         if (strcmp(class_defaults[i].type, type) != 0) continue;
         if (json_object_get(copy, class_defaults[i].key)) continue;
-        json_object_set_new(copy, class_defaults[i].key, json_integer(class_defaults[i].value));
+        json_t *value = json_integer(class_defaults[i].value);
+        is_short = json_object_set_new(copy, class_defaults[i].key, value) || is_short;
     }
-    json_object_set_new(copy, "architectures", json_pack("[s]", architecture));
-    json_object_set_new(copy, "tie_word_embeddings", json_false());
-    if (head->format == HEAD_MTP) json_object_set_new(copy, "num_hidden_layers", json_integer(1));
-    *layers = copy;
-    return 0;
+    json_t *list = json_pack("[s]", architecture);
+    is_short = json_object_set_new(copy, "architectures", list) || is_short;
+    is_short = json_object_set_new(copy, "tie_word_embeddings", json_false()) || is_short;
+    if (head->format == HEAD_MTP) {
+        is_short = json_object_set_new(copy, "num_hidden_layers", json_integer(1)) || is_short;
+    }
+    return is_short ? no_memory(err) : 0;
 }
 
 static int read_layers(struct model_config *cfg, struct config_rest *rest,
@@ -317,7 +334,7 @@ static int read_layers(struct model_config *cfg, struct config_rest *rest,
     TRY(make_layers(&layers, head, in, err));
     text = json_dumps(layers, JSON_COMPACT);
     if (!text) {
-        rc = error_set(err, ERR_NO_MEMORY, "no memory for the config of a head");
+        rc = no_memory(err);
         goto out;
     }
     TRY(config_parse(cfg, text, strlen(text), NULL, 0, in->origin, rest, err));

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <math.h>
 
+#include "model/backend/cpu/kernels/kernels.h"
 #include "tests/support/head_rig.h"
 
 enum { N_HEADS = 9, COLUMNS_MAX = 512, DIM_MAX = 128 };
@@ -144,9 +145,10 @@ START_TEST(every_golden_head_is_in_the_list)
 }
 END_TEST
 
-START_TEST(bits_do_not_depend_on_chunks_and_threads)
+START_TEST(bits_do_not_depend_on_chunks_threads_and_kernels)
 {
     enum { END = 20 };
+    struct error err;
     static const int chunks[] = {1, 3, 7, 16};
     struct head_rig rig;
     float want[COLUMNS_MAX], got[COLUMNS_MAX];
@@ -159,11 +161,15 @@ START_TEST(bits_do_not_depend_on_chunks_and_threads)
         ck_assert_msg(!memcmp(got, want, bytes), "%s: chunks of %d", heads[_i], chunks[i]);
         ck_assert_mem_eq(output, first, (size_t)rig.dim * sizeof *first);
     }
-    model_close(rig.model);
-    rig.backend->ops->close(rig.backend);
-    head_rig_open_model(&rig, 3);
-    head_rig_feed(&rig, blocks, 0, END, 5, got, output);
-    ck_assert_msg(!memcmp(got, want, bytes), "%s: 3 threads", heads[_i]);
+    for (int i = 0; kernels_name(i); i++) {
+        const struct kernels *kernels;
+        if (kernels_find(&kernels, kernels_name(i), &err)) continue;
+        model_close(rig.model);
+        rig.backend->ops->close(rig.backend);
+        head_rig_open_model(&rig, kernels->name, i % 2 ? 1 : 3);
+        head_rig_feed(&rig, blocks, 0, END, 5, got, output);
+        ck_assert_msg(!memcmp(got, want, bytes), "%s: kernels %s", heads[_i], kernels->name);
+    }
     head_rig_close(&rig);
 }
 END_TEST
@@ -263,7 +269,7 @@ int main(void)
     tcase_add_loop_test(tcase, logits_are_those_of_the_formats_own_code, 0, N_HEADS);
     tcase_add_test(tcase, the_model_of_an_mtp_layer_has_the_logits_of_transformers);
     tcase_add_test(tcase, every_golden_head_is_in_the_list);
-    tcase_add_loop_test(tcase, bits_do_not_depend_on_chunks_and_threads, 0, N_HEADS);
+    tcase_add_loop_test(tcase, bits_do_not_depend_on_chunks_threads_and_kernels, 0, N_HEADS);
     tcase_add_loop_test(tcase, lanes_of_both_kinds_share_a_step_with_the_bits_of_their_own, 0,
                         N_HEADS);
     tcase_add_loop_test(tcase, rows_that_are_taken_back_leave_no_trace, 0, N_HEADS);

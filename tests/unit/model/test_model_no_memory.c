@@ -6,20 +6,22 @@
 
 #include "comm/comm.h"
 #include "model/backend/open.h"
+#include "model/checkpoint/head.h"
 #include "model/model.h"
 #include "tests/support/fail_alloc.h"
 
 #define TALES  SOURCE_DIR "/deploy/models/tales/draft"
 #define GOLDEN SOURCE_DIR "/tests/golden/models/"
 
-enum { N_TOKENS = 5, N_BLOCKS = 4, N_BEST = 8, ARENA_BYTES = 1 << 16 };
+enum { N_TOKENS = 5, N_BLOCKS = 4, N_BEST = 8, ARENA_BYTES = 1 << 16, FEATURES_MOST = 512 };
 
 /* The files that a trial opens, and the best ids of its first time: where a trial does without an
  * allocation, they must be the same. */
 struct subject {
     const char *name, *weights, *pack_cache;
-    bool has_head;   /* of some tokens only */
-    bool packs_anew; /* without the file that the trial before left */
+    const char *target; /* of a head; NULL: a model */
+    bool has_head;      /* of some tokens only */
+    bool packs_anew;    /* without the file that the trial before left */
     int32_t best[N_BEST];
     int n_best;
 };
@@ -35,7 +37,13 @@ static int use(struct subject *subject, struct model *model, struct error *err)
     struct arena arena;
     int rc = 0, n = N_BEST;
     TRY(arena_open(&arena, ARENA_BYTES, err));
-    TRY(model_forward(model, &lane, 1, &row, 1, err));
+    if (subject->target) {
+        static const uint16_t features[N_TOKENS * FEATURES_MOST];
+        const struct forward_features given = {.rows = features};
+        TRY(model_forward_head(model, &lane, &given, 1, &row, 1, err));
+    } else {
+        TRY(model_forward(model, &lane, 1, &row, 1, err));
+    }
     TRY(model_best(model, 0, n, &arena, best, &n, err));
     if (subject->n_best && n != subject->n_best) {
         rc = error_set(err, ERR_INTERNAL, "%d logits, %d the first time", n, subject->n_best);
@@ -66,7 +74,8 @@ static void empty_folder(const char *path)
 static int open_and_use(void *arg, struct error *err)
 {
     struct subject *subject = arg;
-    struct checkpoint *ck = NULL;
+    struct checkpoint *ck = NULL, *target = NULL;
+    struct head_options head = {0};
     struct backend *be = NULL;
     struct model *model = NULL;
     struct backend_options backend = {.device = "cpu",
@@ -82,7 +91,13 @@ static int open_and_use(void *arg, struct error *err)
                                           .n_head_ids = sizeof head_ids / sizeof *head_ids};
     int rc = 0;
     if (subject->packs_anew) empty_folder(subject->pack_cache);
-    TRY(checkpoint_open(&ck, subject->name, err));
+    if (subject->target) {
+        TRY(checkpoint_open(&target, subject->target, err));
+        head.target = target;
+        TRY(checkpoint_open_head(&ck, subject->name, &head, err));
+    } else {
+        TRY(checkpoint_open(&ck, subject->name, err));
+    }
     backend.stored = checkpoint_config(ck)->stored;
     TRY(backend_open(&be, &backend, err));
     TRY(model_open(&model, ck, comm_single(), be, &options, err));
@@ -91,6 +106,7 @@ out:
     model_close(model);
     if (be) be->ops->close(be);
     checkpoint_close(ck);
+    checkpoint_close(target);
     return rc;
 }
 
@@ -117,6 +133,18 @@ START_TEST(model_files_survive_each_failure)
         char path[512];
         snprintf(path, sizeof path, GOLDEN "%s", names[i]);
         fail_each(names[i], (struct subject){.name = path}, FAIL_ALL, 1);
+    }
+}
+END_TEST
+
+START_TEST(heads_survive_each_failure)
+{
+    static const char *const names[] = {"eagle1", "eagle3_flat", "eagle3_whole", "eagle3_parallel"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[512];
+        snprintf(path, sizeof path, GOLDEN "../heads/%s", names[i]);
+        fail_each(names[i], (struct subject){.name = path, .target = GOLDEN "llama_untied"},
+                  FAIL_ALL, 1);
     }
 }
 END_TEST
@@ -158,6 +186,7 @@ int main(void)
     TCase *all = tcase_create("all");
     tcase_add_test(all, a_synthetic_model_survives_each_failure);
     tcase_add_test(all, model_files_survive_each_failure);
+    tcase_add_test(all, heads_survive_each_failure);
     tcase_add_test(all, gguf_files_survive_each_failure);
     tcase_add_test(all, the_shipped_draft_survives_each_failure);
     tcase_add_test(all, packed_weights_on_disk_survive_each_failure);
