@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "model/backend/cpu/kernels/kernels.h"
+#include "model/numerics/numerics.h"
 #include "tests/support/head_rig.h"
 
 enum { N_HEADS = 9, COLUMNS_MAX = 512, DIM_MAX = 128 };
@@ -234,6 +235,70 @@ START_TEST(rows_that_are_taken_back_leave_no_trace)
 }
 END_TEST
 
+/* A part of rows that lie apart is normed as rows of their own are. */
+START_TEST(a_norm_of_a_part_of_the_columns_has_the_bits_of_one_of_all)
+{
+    enum { ROWS = 3, APART = 32, DIM_MOST = 8640 };
+    static const int dims[] = {16, 576, 2064, DIM_MOST};
+    struct error err;
+    struct backend *be;
+    float *x, *alone, *weight;
+    uint16_t *h, *h_alone;
+    const char *device = getenv("OUTRIDER_TEST_DEVICE");
+    const struct backend_options how = {
+        .device = device ? device : "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 2};
+    size_t dim = (size_t)dims[_i], stride = dim + APART, n = ROWS * stride;
+    float *host = calloc(n, sizeof *host), *rows = calloc(ROWS * dim, sizeof *rows);
+    for (size_t i = 0; i < n; i++) {
+        host[i] = (float)((int)(i * 2654435761u >> 8 & 0xffff) - 0x8000) / 3000.0f;
+    }
+    for (size_t row = 0; row < ROWS; row++) {
+        memcpy(rows + row * dim, host + row * stride, dim * sizeof *rows);
+    }
+    CHECK_OK(backend_open(&be, &how, &err));
+    size_t capacity = (size_t)be->ops->capacity(be, ROWS);
+    size_t bytes = capacity * stride * sizeof *x, alone_bytes = capacity * dim * sizeof *x;
+    CHECK_OK(backend_buffer(be, &x, bytes, &err));
+    CHECK_OK(backend_buffer(be, &h, bytes, &err));
+    CHECK_OK(backend_buffer(be, &alone, alone_bytes, &err));
+    CHECK_OK(backend_buffer(be, &h_alone, alone_bytes, &err));
+    CHECK_OK(backend_buffer(be, &weight, dim * sizeof *weight, &err));
+    be->ops->upload(be, x, host, n * sizeof *x);
+    be->ops->upload(be, alone, rows, ROWS * dim * sizeof *x);
+    be->ops->upload(be, weight, host + 7, dim * sizeof *weight);
+    const struct norm_part part = {.x = x,
+                                   .x_stride = stride,
+                                   .weight = weight,
+                                   .eps = 1e-5f,
+                                   .n = ROWS,
+                                   .dim = (int)dim,
+                                   .h = h,
+                                   .h_stride = stride,
+                                   .keeps = true};
+    be->ops->norm_part(be, &part);
+    be->ops->rmsnorm(be, alone, weight, 1e-5f, ROWS, (int)dim, h_alone);
+    for (size_t row = 0; row < ROWS; row++) {
+        const void *at = h + row * stride, *at_alone = h_alone + row * dim;
+        memcpy(rows, be->ops->read(be, at, dim / 2), dim * sizeof *h);
+        ck_assert_mem_eq(be->ops->read(be, at_alone, dim / 2), rows, dim * sizeof *h);
+        const uint16_t *bits = (const void *)rows;
+        const float *kept = be->ops->read(be, x + row * stride, stride);
+        for (size_t i = 0; i < dim; i++) {
+            ck_assert(kept[i] == num_bf16_to_float(bits[i]));
+        }
+        ck_assert_mem_eq(kept + dim, host + row * stride + dim, APART * sizeof *kept);
+    }
+    be->ops->buffer_close(be, x, bytes);
+    be->ops->buffer_close(be, h, bytes);
+    be->ops->buffer_close(be, alone, alone_bytes);
+    be->ops->buffer_close(be, h_alone, alone_bytes);
+    be->ops->buffer_close(be, weight, dim * sizeof *weight);
+    be->ops->close(be);
+    free(host);
+    free(rows);
+}
+END_TEST
+
 /* The ids of the best columns are the target's. */
 START_TEST(best_ids_are_those_of_the_reduced_vocabulary)
 {
@@ -273,6 +338,7 @@ int main(void)
     tcase_add_loop_test(tcase, lanes_of_both_kinds_share_a_step_with_the_bits_of_their_own, 0,
                         N_HEADS);
     tcase_add_loop_test(tcase, rows_that_are_taken_back_leave_no_trace, 0, N_HEADS);
+    tcase_add_loop_test(tcase, a_norm_of_a_part_of_the_columns_has_the_bits_of_one_of_all, 0, 4);
     tcase_add_loop_test(tcase, best_ids_are_those_of_the_reduced_vocabulary, 0, N_HEADS);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
