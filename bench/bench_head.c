@@ -2,12 +2,13 @@
  * that the target writes itself.
  *
  *   bench_head --target MODEL --head FOLDER [--begin TEXT] [--texts 8] [--tokens 512]
- *              [--temperature 1] [--every 8] [--device cpu]
+ *              [--temperature 1] [--every 8] [--boundaries LIST] [--device cpu]
  *
  * Each text begins with --begin and is drawn from the target. From every 8th row on the head makes
  * 5 guesses, teacher forced: guess s reads the text's own tokens, and from the second one on its
  * own output in place of features. A line for each reading (model/checkpoint/head_readings.h) has
- * the share of guesses 1 to 5 that are the target's best token at their place. */
+ * the share of guesses 1 to 5 that are the target's best token at their place. --boundaries adds a
+ * reading of one's own, to see what a wrong one costs. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@ enum {
     TEXT_MAX = 2048,
     BLOCKS_MAX = TEXT_MAX / 16 + 2,
     GUESSES = 5,
+    READINGS_MAX = HEAD_READINGS_MAX + 1,
     CHUNK = 64,
     ARENA_BYTES = 1 << 22
 };
@@ -33,6 +35,8 @@ struct settings {
     const char *target, *head, *begin;
     struct backend_options backend;
     int n_texts, n_tokens, every;
+    int32_t boundaries[HEAD_FEATURES_MAX]; /* "given"; n_given = 0: none are */
+    int n_given;
     float temperature;
 };
 
@@ -50,9 +54,9 @@ struct trial {
     int32_t blocks[BLOCKS_MAX], text[TEXT_MAX], best[TEXT_MAX]; /* best: after text[0 .. i] */
     int n, n_begin, width, dim;                                 /* of features, of the head */
     uint16_t *features;                                         /* [TEXT_MAX][width] */
-    struct head_reading readings[HEAD_READINGS_MAX];
+    struct head_reading readings[READINGS_MAX];
     int n_readings;
-    int n_right[HEAD_READINGS_MAX][GUESSES], n_all[HEAD_READINGS_MAX][GUESSES];
+    int n_right[READINGS_MAX][GUESSES], n_all[READINGS_MAX][GUESSES];
 };
 
 static int side_open(struct side *side, const struct backend_options *options, struct error *err)
@@ -204,6 +208,30 @@ out:
     return rc;
 }
 
+/* Adds the reading of --boundaries. */
+static int add_given(struct trial *t, const struct head_config *head, struct error *err)
+{
+    const struct settings *s = t->settings;
+    struct head_reading *given = &t->readings[t->n_readings];
+    if (s->n_given == 0) return 0;
+    if (s->n_given != head->entry.n_features) {
+        return error_set(err, ERR_ARGUMENT, "--boundaries has %d numbers, but the head reads %d",
+                         s->n_given, head->entry.n_features);
+    }
+    *given = (struct head_reading){.name = "given", .n = s->n_given};
+    for (int i = 0; i < s->n_given; i++) {
+        given->boundaries[i] = (int)s->boundaries[i];
+        if (i > 0 && given->boundaries[i] <= given->boundaries[i - 1]) {
+            return error_set(err, ERR_ARGUMENT, "--boundaries must ascend");
+        }
+        if (given->boundaries[i] <= checkpoint_config(t->target.ck)->n_layers) continue;
+        return error_set(err, ERR_ARGUMENT, "--boundaries has %d, but the target has %d layers",
+                         given->boundaries[i], checkpoint_config(t->target.ck)->n_layers);
+    }
+    t->n_readings++;
+    return 0;
+}
+
 static int open_trial(struct trial *t, struct error *err)
 {
     const struct settings *s = t->settings;
@@ -219,13 +247,12 @@ static int open_trial(struct trial *t, struct error *err)
     const struct head_config *head = checkpoint_head(t->head.ck);
     TRY(head_readings(head, checkpoint_config(t->target.ck)->n_layers, t->readings, &t->n_readings,
                       err));
+    TRY(add_given(t, head, err));
     TRY(side_open(&t->target, &s->backend, err));
     TRY(side_open(&t->head, &s->backend, err));
     t->dim = checkpoint_config(t->head.ck)->dim;
     t->width = head->entry.n_features * head->entry.feature_dim;
-    struct feature_wish output = {.normed = head->recycles_normed};
-    if (!output.normed) output.boundaries[output.n++] = checkpoint_config(t->head.ck)->n_layers;
-    TRY(model_keep_features(t->head.model, &output, err));
+    TRY(model_keep_output(t->head.model, err));
     TRY(mem_array(&t->features, (size_t)TEXT_MAX * (size_t)t->width, sizeof *t->features, err));
     TRY(tokenizer_open(&t->tok, checkpoint_name(t->target.ck), err));
     TRY(tokenizer_encode(t->tok, s->begin, strlen(s->begin), TOKENIZER_PARSE_SPECIAL, &ids, err));
@@ -281,6 +308,8 @@ int main(int argc, char **argv)
         {"tokens", 'n', "N", "of a text; default 512", 16, TEXT_MAX, .number = &s.n_tokens},
         {"every", 'e', "N", "rows from one start to the next; default 8", 1, TEXT_MAX,
          .number = &s.every},
+        {"boundaries", 'B', "LIST", "a reading of one's own", 0, LAYERS_MAX,
+         .list = {s.boundaries, &s.n_given, HEAD_FEATURES_MAX}},
         {"temperature", 'T', "T", "0: greedy; default 1", 0, 2, .fraction = &s.temperature},
         {0},
     };

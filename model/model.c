@@ -532,6 +532,13 @@ int model_keep_features(struct model *m, const struct feature_wish *wish, struct
                              m->be->ops->capacity(m->be, m->options.max_tokens), m->cfg->dim, err);
 }
 
+int model_keep_output(struct model *m, struct error *err)
+{
+    struct feature_wish wish = {.normed = m->entry.head->recycles_normed};
+    if (!wish.normed) wish.boundaries[wish.n++] = m->cfg->n_layers;
+    return model_keep_features(m, &wish, err);
+}
+
 const uint16_t *model_features(struct model *m, int column, int first, int n)
 {
     size_t dim = (size_t)m->cfg->dim;

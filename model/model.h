@@ -118,6 +118,10 @@ int model_forward_head(struct model *model, const struct forward_lane *lanes,
  * ERR_UNAVAILABLE; then none are kept. */
 int model_keep_features(struct model *model, const struct feature_wish *wish, struct error *err);
 
+/* As model_keep_features, for a head: its only column is the output that later rows read in place
+ * of the target's features, of the last layer or of the final norm. */
+int model_keep_output(struct model *model, struct error *err);
+
 /* The features of rows first .. first + n of the last step, counted over the tokens of all its
  * lanes, in column `column` of the wish that it had: [n][D] bf16. Host memory, valid until the next
  * call of this function, model_logits, model_answer or model_forward; NULL: the device is lost. */

@@ -23,7 +23,7 @@ struct head_rig {
     const struct head_config *head;
     struct backend *backend;
     struct model *model;
-    int dim, width, n_columns, column; /* of the head's output among the features that it keeps */
+    int dim, width, n_columns;
     /* The contents of golden.json. */
     int32_t tokens[HEAD_ROWS_MAX], starts[HEAD_STARTS_MAX];
     int n_tokens, n_starts, n_steps;
@@ -55,15 +55,6 @@ static inline int head_rig_ids(const json_t *root, const char *key, int32_t *ids
     return n;
 }
 
-/* Keeps the head's output: the stream after its last layer, or the normed one. */
-static inline void head_rig_keep_output(struct head_rig *rig)
-{
-    struct error err;
-    struct feature_wish wish = {.normed = rig->head->recycles_normed};
-    if (!wish.normed) wish.boundaries[wish.n++] = checkpoint_config(rig->ck)->n_layers;
-    CHECK_OK(model_keep_features(rig->model, &wish, &err));
-}
-
 static inline void head_rig_open_model(struct head_rig *rig, const char *kernels, int n_threads)
 {
     struct error err;
@@ -79,7 +70,7 @@ static inline void head_rig_open_model(struct head_rig *rig, const char *kernels
                                           .max_lanes = 4};
     CHECK_OK(backend_open(&rig->backend, &backend, &err));
     CHECK_OK(model_open(&rig->model, rig->ck, comm_single(), rig->backend, &options, &err));
-    head_rig_keep_output(rig);
+    CHECK_OK(model_keep_output(rig->model, &err));
 }
 
 static inline void head_rig_open(struct head_rig *rig, const char *name, int n_threads)
