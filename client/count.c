@@ -41,7 +41,7 @@ static const struct option_row rows[] = {
 
 static const char doc[] =
     "Counts the tokens of texts and prints them with their counts, the most frequent first: a list "
-    "for outrider-coordinator --draft-head.\n"
+    "for outrider-coordinator --draft-vocab.\n"
     "Every FILE is a text of its own; - is the standard input.\v"
     "No tokens are added at the beginning or end of a text. The ends of sequence need not be "
     "counted: they always belong to the head.\n\n" CLIENT_STATUS_DOC;

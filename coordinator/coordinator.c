@@ -195,7 +195,7 @@ static struct drafter_options drafter_options(const struct coordinator *c)
         .n_sequences = c->options.n_sequences,
         .support = c->options.support,
         .kv_tokens = c->options.draft_kv_tokens,
-        .head = c->options.draft_head,
+        .vocabulary = c->options.draft_vocabulary,
         .is_strict = c->options.is_strict_config,
     };
 }
@@ -237,9 +237,9 @@ static int open_drafter(struct coordinator *c, struct error *err)
 {
     const struct drafter_options options = drafter_options(c);
     if (has_draft(c)) return drafter_open(&c->drafter, &options, c->tok, err);
-    if (!options.head) return 0;
-    return error_set(err, ERR_ARGUMENT, "--draft-head %.60s is given, but there is no draft",
-                     options.head);
+    if (!options.vocabulary) return 0;
+    return error_set(err, ERR_ARGUMENT, "--draft-vocab %.60s is given, but there is no draft",
+                     options.vocabulary);
 }
 
 static void show_ready(const struct coordinator *c);

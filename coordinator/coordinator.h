@@ -39,9 +39,9 @@ struct coordinator_options {
     struct backend_options backend; /* of the draft */
     struct placement_wish pin_wish; /* of the draft's threads: pin, n_cpus and cpus of it */
     const char *served_name;        /* of the target, for clients; NULL = as its worker says */
-    bool is_strict_config;    /* keys of the draft's config.json that nobody knows are an error */
-    const char *draft_head;   /* "FILE[:N]", tokens of the draft's head; NULL = all */
-    const char *count_tokens; /* a list that served tokens are counted in; NULL = none */
+    bool is_strict_config; /* keys of the draft's config.json that nobody knows are an error */
+    const char *draft_vocabulary; /* "FILE[:N]", tokens that the draft guesses among; NULL = all */
+    const char *count_tokens;     /* a list that served tokens are counted in; NULL = none */
     enum staged_mode draft_staged;
     enum append_mode lookup_append;
     struct trees trees;

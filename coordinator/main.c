@@ -33,6 +33,7 @@ struct arguments {
     struct target_list targets;
     bool has_target, is_mpi;
     bool has_draft_ahead, has_half_batches; /* options that were removed */
+    const char *old_draft_head;             /* --draft-vocab by its former name */
 };
 
 /* ---- the options ---- */
@@ -226,17 +227,19 @@ static const struct option_row rows[] = {
          "save passes of the draft: it reads ahead in one pass the tokens that --lookup session "
          "expects it to guess: auto (as far as that is predicted to save time), on (all of "
          "them), off"},
-    {"draft-head", 0, "FILE[:N]", FIELD(options.draft_head),
+    {"draft-vocab", 0, "FILE[:N]", FIELD(options.draft_vocabulary),
      .help = "guess among the N most frequent tokens of a list made by 'outrider count' or "
              "--count-tokens (default all of it): the head is smaller and the draft faster, "
              "and every rule keeps its promise"},
     {"count-tokens", 0, "FILE", FIELD(options.count_tokens),
-     .help = "count the tokens of prompts and answers in a list for --draft-head; goes on "
+     .help = "count the tokens of prompts and answers in a list for --draft-vocab; goes on "
              "with FILE if it exists"},
     {"calibrate", 0, "MS", FIELD(options.calibrate_ms), .most = 60000, .standard_int = 1000,
      .help = "milliseconds to measure a new pair of models for, while no text is generated; where "
              "steps of up to 64 rows take longer, up to ten times as many; 0 = learn from "
              "requests alone"},
+    {"draft-head", 0, "FILE[:N]", FIELD(old_draft_head), .is_removed = true,
+     .help = "is called --draft-vocab"},
     {"draft-ahead", 0, "MODE", REMOVED(has_draft_ahead), .help = "was removed"},
     {"half-batches", 0, "MODE", REMOVED(has_half_batches), .help = "was removed"},
     OPTION_GROUP("Memory and load", "--sequences=128 --draft-kv-tokens=65536"),
@@ -373,6 +376,12 @@ static int open_coordinator(void *arg, struct error *err)
     struct arguments *args = arg;
     if (args->has_draft_ahead) note_removed("--draft-ahead");
     if (args->has_half_batches) note_removed("--half-batches");
+    if (args->old_draft_head) {
+        log_line(LOG_LEVEL_WARN, "option_renamed",
+                 "option=--draft-head text=\"it is called --draft-vocab now, and the next "
+                 "version refuses the old name\"");
+        if (!args->options.draft_vocabulary) args->options.draft_vocabulary = args->old_draft_head;
+    }
     int rc = args->is_mpi ? open_world(args, err) : 0;
     if (rc) return rc;
     args->options.targets = &args->targets;

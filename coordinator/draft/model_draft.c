@@ -11,7 +11,7 @@
 #include "base/least.h"
 #include "base/log.h"
 #include "comm/comm.h"
-#include "coordinator/draft/head.h"
+#include "coordinator/draft/vocabulary.h"
 #include "model/backend/backend.h"
 
 enum { THREAD_BYTES = 64 << 20 /* of weights, for each compute thread */ };
@@ -77,9 +77,9 @@ static int model_draft_open(struct drafter **drafter, const struct drafter_optio
     d->n_vocab = n_vocab < cfg->vocab_size ? n_vocab : cfg->vocab_size;
     d->n_vocab_target = d->n_vocab;
     d->base.n_choices = d->n_vocab;
-    if (options->head) {
-        TRY(draft_head_choose(&d->head_ids, &d->base.n_choices, options->head, tok, cfg, d->n_vocab,
-                              err));
+    if (options->vocabulary) {
+        TRY(draft_vocabulary_choose(&d->head_ids, &d->base.n_choices, options->vocabulary, tok, cfg,
+                                    d->n_vocab, err));
     }
     if (d->options.support > d->base.n_choices) d->options.support = d->base.n_choices;
     struct model_options mo = {

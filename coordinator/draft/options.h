@@ -15,9 +15,9 @@ struct drafter_options {
     int support;                    /* q is the draft's best `support` tokens, renormalised */
     int kv_tokens;                  /* of a KV cache, over all sequences */
     /* "FILE[:N]": guesses are made among the N most frequent tokens of a list
-     * (coordinator/draft/head.h), and the head is that much smaller; NULL = among all. Legal for
-     * every rule, since q may have any support. */
-    const char *head;
+     * (coordinator/draft/vocabulary.h), and lm_head is that much smaller; NULL = among all. Legal
+     * for every rule, since q may have any support. */
+    const char *vocabulary;
     int store_tokens;           /* of a store: the room for texts */
     bool is_strict;             /* keys of config.json that nobody knows are an error */
     bool is_shared;             /* what texts of one API key have taught may be used for all */

@@ -227,7 +227,7 @@ def check_heads(world):
         subprocess.run([os.path.join(world.cluster.bin, "outrider"), "count", "-m", DRAFT, "-o",
                         path, *pages], check=True, capture_output=True)
         for n in ("1", "200", ""):
-            world.use("--draft-head", f"{path}:{n}" if n else path)
+            world.use("--draft-vocab", f"{path}:{n}" if n else path)
             for name in ("greedy", "coupled at 0.7", "coupled at 1"):
                 for k in (1, 3, 4, 8):
                     guessed = guesses_at(k)

@@ -278,7 +278,8 @@ static int no_memory(struct error *err)
     return error_set(err, ERR_NO_MEMORY, "no memory for the config of a head");
 }
 
-/* A copy of the object without the keys of heads; NULL: no memory, where jansson leaves keys out. */
+/* A copy of the object without the keys of heads; NULL: no memory, where jansson leaves out keys
+ * without an error. */
 static json_t *copy_layers(json_t *object)
 {
     json_t *copy = json_copy(object);

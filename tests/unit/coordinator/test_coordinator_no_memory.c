@@ -96,7 +96,7 @@ START_TEST(a_coordinator_with_the_shipped_draft_survives_each_failure)
 {
     struct coordinator_options options = options_of(TALES);
     options.count_tokens = list;
-    options.draft_head = head;
+    options.draft_vocabulary = head;
     fail_each("shipped draft, counted tokens, part of a head", options, FAIL_OURS, FAIL_ALLOC_STEP);
     fail_each("shipped draft, libraries", options, FAIL_LIBRARIES, 997);
 }

@@ -4,7 +4,7 @@
 they must agree with the tokenizer and the texts. With such a draft `rejection` and `block` keep the
 target's distribution: `tests/run long` makes all draws, other runs a tenth. test_matrix.py compares
 the texts of such drafts with plain ones.
-Usage: test_draft_head_cluster.py BUILD_FOLDER
+Usage: test_draft_vocabulary_cluster.py BUILD_FOLDER
 """
 import collections
 import glob
@@ -59,7 +59,7 @@ def check_count(report, cluster, path):
 
 
 def use_head(cluster, head, *flags):
-    cluster.coordinator_flags = [*(["--draft-head", head] if head else []), *flags]
+    cluster.coordinator_flags = [*(["--draft-vocab", head] if head else []), *flags]
     cluster.use_draft(DRAFT, f"head {os.path.basename(head)}" if head else "whole head")
 
 
@@ -128,13 +128,16 @@ def check_refusals(report, cluster, path):
     for name, lines, tail, part in cases:
         with open(wrong, "w", encoding="ascii") as file:
             file.write("\n".join(lines) + "\n")
-        status, text = refusal(cluster, "--draft-head", wrong + tail)
+        status, text = refusal(cluster, "--draft-vocab", wrong + tail)
         report.check(status == 78 and part in text, f"{name} is refused")
     open(wrong, "w", encoding="ascii").close()
-    status, text = refusal(cluster, "--draft-head", wrong)
+    status, text = refusal(cluster, "--draft-vocab", wrong)
     report.check(status == 78 and "no list of token counts" in text, "an empty file is refused")
-    status, text = refusal(cluster, "--draft-head", path, draft="none")
+    status, text = refusal(cluster, "--draft-vocab", path, draft="none")
     report.check(status == 78 and "there is no draft" in text, "a head without a draft is refused")
+    status, text = refusal(cluster, "--draft-head", path, draft="none")
+    report.check(status == 78 and "there is no draft" in text and "option_renamed" in text,
+                 "the option's former name means the same, with a warning")
     status, text = refusal(cluster, "--count-tokens", "/nowhere/list")
     report.check(status == 1 and "cannot write /nowhere/list" in text,
                  "a list that cannot be written is refused")

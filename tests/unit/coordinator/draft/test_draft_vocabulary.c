@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/system/file.h"
 #include "coordinator/draft/drafters.h"
-#include "coordinator/draft/head.h"
 #include "coordinator/draft/options.h"
+#include "coordinator/draft/vocabulary.h"
 #include "coordinator/engine/served_tokens.h"
 #include "coordinator/schedule/places.h"
 #include "model/tokenizer/token_counts.h"
@@ -60,7 +60,7 @@ static int choose(const char *tail, int32_t **ids, int *n, struct error *err)
     char option[PATH_BYTES + 16];
     const struct model_config config = {.ends = {2, {0, 27}}};
     snprintf(option, sizeof option, "%s%s", list, tail);
-    return draft_head_choose(ids, n, option, tok, &config, 4096, err);
+    return draft_vocabulary_choose(ids, n, option, tok, &config, 4096, err);
 }
 
 START_TEST(the_most_frequent_and_the_ends_are_chosen)
@@ -86,10 +86,10 @@ START_TEST(heads_that_cannot_be_are_refused)
     int32_t *ids;
     int n;
     CHECK_ERR(choose(":201", &ids, &n, &err), ERR_ARGUMENT, "has 200: give at most these");
-    CHECK_ERR(choose(":0", &ids, &n, &err), ERR_ARGUMENT, "--draft-head FILE:N");
-    CHECK_ERR(choose(":99999999999", &ids, &n, &err), ERR_ARGUMENT, "--draft-head FILE:N");
+    CHECK_ERR(choose(":0", &ids, &n, &err), ERR_ARGUMENT, "--draft-vocab FILE:N");
+    CHECK_ERR(choose(":99999999999", &ids, &n, &err), ERR_ARGUMENT, "--draft-vocab FILE:N");
     CHECK_ERR(choose(".not", &ids, &n, &err), ERR_NOT_FOUND, "cannot open");
-    CHECK_ERR(draft_head_choose(&ids, &n, ":5", tok, &(struct model_config){0}, 4096, &err),
+    CHECK_ERR(draft_vocabulary_choose(&ids, &n, ":5", tok, &(struct model_config){0}, 4096, &err),
               ERR_ARGUMENT, "expected FILE or FILE:N");
     CHECK_OK(file_replace(list, words, sizeof words - 1, &err));
     CHECK_ERR(choose("", &ids, &n, &err), ERR_FORMAT, "no list of token counts");
@@ -100,7 +100,7 @@ START_TEST(heads_that_cannot_be_are_refused)
     CHECK_ERR(choose("", &ids, &n, &err), ERR_FORMAT, "has no token");
     struct tokenizer *other;
     CHECK_OK(tokenizer_open_bytes(&other, 4096, &err));
-    CHECK_ERR(draft_head_choose(&ids, &n, list, other, &(struct model_config){0}, 4096, &err),
+    CHECK_ERR(draft_vocabulary_choose(&ids, &n, list, other, &(struct model_config){0}, 4096, &err),
               ERR_ARGUMENT, "another tokenizer");
     tokenizer_close(other);
 }
@@ -125,7 +125,7 @@ static void open_bench(struct bench *b, const char *head, int support, enum acce
         .n_sequences = 1,
         .support = support,
         .kv_tokens = CAPACITY,
-        .head = head};
+        .vocabulary = head};
     const struct sequence_defaults defaults = {
         .n_draft = 1, .context_limit = CAPACITY, .vocab_size = 4096, .has_draft = true};
     CHECK_OK(drafter_open(&b->drafter, &options, tok, &err));
@@ -294,7 +294,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("draft_head");
+    Suite *suite = suite_create("draft_vocabulary");
     TCase *tcase = tcase_create("tales");
     tcase_set_timeout(tcase, 280);
     tcase_add_checked_fixture(tcase, setup, teardown);

@@ -1,5 +1,5 @@
-/* Chooses the tokens of --draft-head. */
-#include "coordinator/draft/head.h"
+/* Chooses the tokens of --draft-vocab. */
+#include "coordinator/draft/vocabulary.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,18 +19,19 @@ static int split_option(char path[PATH_BYTES], int *n, const char *option, struc
     *n = 0;
     if (len == 0 || len >= PATH_BYTES) {
         return error_set(err, ERR_ARGUMENT,
-                         "--draft-head %.60s: expected FILE or FILE:N, a list of token counts and "
+                         "--draft-vocab %.60s: expected FILE or FILE:N, a list of token counts and "
                          "how many of its tokens",
                          option);
     }
     memcpy(path, option, len);
     path[len] = '\0';
     if (!has_number) return 0;
-    return options_int(n, "--draft-head FILE:N", colon + 1, 1, INT32_MAX, err);
+    return options_int(n, "--draft-vocab FILE:N", colon + 1, 1, INT32_MAX, err);
 }
 
-int draft_head_choose(int32_t **ids, int *n_ids, const char *option, const struct tokenizer *tok,
-                      const struct model_config *draft, int n_vocab, struct error *err)
+int draft_vocabulary_choose(int32_t **ids, int *n_ids, const char *option,
+                            const struct tokenizer *tok, const struct model_config *draft,
+                            int n_vocab, struct error *err)
 {
     struct token_counts counts = {0};
     char path[PATH_BYTES];
@@ -45,7 +46,7 @@ int draft_head_choose(int32_t **ids, int *n_ids, const char *option, const struc
     }
     if (n > n_seen) {
         rc = error_set(err, ERR_ARGUMENT,
-                       "--draft-head asks for %d tokens, but %s has %d: give at most these, or no "
+                       "--draft-vocab asks for %d tokens, but %s has %d: give at most these, or no "
                        "number for all of them",
                        n, path, n_seen);
         goto out;
@@ -56,7 +57,7 @@ int draft_head_choose(int32_t **ids, int *n_ids, const char *option, const struc
                        n_vocab);
     }
 out:
-    if (rc) error_wrap(err, "the draft's head");
+    if (rc) error_wrap(err, "the draft's vocabulary");
     token_counts_free(&counts);
     return rc;
 }
