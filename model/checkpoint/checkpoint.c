@@ -203,6 +203,12 @@ int checkpoint_open(struct checkpoint **ck, const char *name, struct error *err)
     if (!self->is_synthetic) TRY(checkpoint_check_unread(self, err));
     *ck = self;
 out:
+    if ((rc == ERR_UNSUPPORTED || rc == ERR_FORMAT) && checkpoint_is_head_folder(self->name)) {
+        rc = error_set(err, ERR_UNSUPPORTED,
+                       "%s is a head or another part of a drafter, which reads what a target has "
+                       "computed, and no model (outrider describe says which)",
+                       self->name);
+    }
     if (rc) checkpoint_close(self);
     return rc;
 }

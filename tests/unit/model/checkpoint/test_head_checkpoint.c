@@ -471,6 +471,9 @@ START_TEST(folders_of_heads_are_told_from_models)
     ck_assert(!checkpoint_is_head_folder(HEADS "mimo"));
     ck_assert(!checkpoint_is_head_folder(MODELS "llama_untied"));
     ck_assert(!checkpoint_is_head_folder("/nowhere"));
+    struct checkpoint *ck;
+    CHECK_ERR(checkpoint_open(&ck, HEADS "eagle3_flat", &err), ERR_UNSUPPORTED,
+              "eagle3_flat is a head or another part of a drafter");
 }
 END_TEST
 
