@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/text/hub_cache.h"
+#include "base/system/hub_cache.h"
 #include "model/checkpoint/find.h"
 #include "model/checkpoint/internal.h"
 #include "model/numerics/numerics.h"
