@@ -8,9 +8,9 @@
 
 #include "base/least.h"
 #include "base/system/file.h"
-#include "model/checkpoint/synthetic_blocks.h"
-#include "model/checkpoint/synthetic_elements.h"
 #include "model/numerics/numerics.h"
+#include "model/numerics/synthetic_blocks.h"
+#include "model/numerics/synthetic_elements.h"
 
 static uint64_t element_index(const struct weight *weight, int row, int col)
 {

@@ -18,7 +18,7 @@
 #include "model/checkpoint/config/config_parse.h"
 #include "model/checkpoint/internal.h"
 #include "model/checkpoint/synthetic_agree.h"
-#include "model/checkpoint/synthetic_blocks.h"
+#include "model/numerics/synthetic_blocks.h"
 
 enum { SHAPE_BYTES = 1024, CONFIG_MOST_BYTES = 4 << 20, CORE_OF_AGREE = 1 };
 

@@ -1,5 +1,5 @@
 /* Rows of synthetic tensors made on the device, with exactly the bits of synthetic_elements_bf16
- * (model/checkpoint/synthetic_elements.c): pieces of Philox in integers, then one product and one
+ * (model/numerics/synthetic_elements.c): pieces of Philox in integers, then one product and one
  * sum in float, in the same order. 8 elements take about 100 instructions, so 16 GB of weights take
  * some tens of milliseconds; most of the loading time goes into launches and allocations. */
 #include "model/backend/cuda/matmul.cuh"

@@ -218,7 +218,7 @@ START_TEST(elements_do_not_depend_on_the_way_of_reading)
 END_TEST
 
 /* The elements must never change, because published numbers depend on them. These were computed in
- * Python from the definition in model/checkpoint/synthetic_elements.h and synthetic.c. */
+ * Python from the definition in model/numerics/synthetic_elements.h and synthetic.c. */
 START_TEST(elements_are_those_that_were_recorded)
 {
     static const uint16_t wanted[8] = {0xbc88, 0x3def, 0x3dcb, 0x3de9,

@@ -1,5 +1,5 @@
 /* Elements of synthetic tensors, a run of blocks at a time. */
-#include "model/checkpoint/synthetic_elements.h"
+#include "model/numerics/synthetic_elements.h"
 
 #include "base/rng.h"
 #include "model/numerics/numerics.h"

@@ -2,7 +2,7 @@
  * group, or each of its runs of 16 where the kind has scales for these. A super-block's halves are
  * the same in all of a matrix: they are chosen so that the widest range that elements may have is
  * the largest byte. */
-#include "model/checkpoint/synthetic_blocks.h"
+#include "model/numerics/synthetic_blocks.h"
 
 #include <math.h>
 #include <stdio.h>
