@@ -158,12 +158,17 @@ static bool is_one_of(const char *ending, const char *const *words)
 
 /* The rows of the matrix that one line of the tensor is for, where each part of the matrix has
  * whole lines: 1, or more where integers of several rows are in a word, or share a scale. A line is
- * a row of the tensor, or a column. 0: parts share one. */
+ * a row of the tensor, or a column. 0: parts share one. Rows that share a scale are as many as the
+ * config says, because the last block of the matrix may be a smaller one; rows that share a word
+ * are those of stored_find.c, which checks each part's shape. */
 static uint64_t rows_in_line(const struct renaming *r, const struct tensor *tensor,
-                             const struct fused *fused, uint64_t n_lines, uint64_t all)
+                             const struct fused *fused, const char *ending, uint64_t n_lines,
+                             uint64_t all)
 {
     if (n_lines == 0 || all % n_lines) return 0;
     uint64_t per = all / n_lines;
+    bool has_blocks = per != 1 && begins_with(ending, "weight_scale");
+    if (has_blocks && per != (uint64_t)quant_block_rows(&r->ck->scheme)) return 0;
     for (int i = 0; i < PARTS_MAX && fused->parts[i].name; i++) {
         if (rows_of(r, tensor, fused->parts[i].rows) % per) return 0;
     }
@@ -185,7 +190,7 @@ static int split(struct renaming *r, const struct tensor *tensor, const struct f
     bool has_columns = is_stored && entry->n_dims == 2 && is_one_of(ending, in_columns);
     bool is_shared = n_elements(entry) == 1 || (is_stored && is_one_of(ending, of_inputs));
     uint64_t n_lines = entry->n_dims > 0 ? entry->dims[has_columns] : 0;
-    uint64_t per = is_shared ? 1 : rows_in_line(r, tensor, fused, n_lines, all);
+    uint64_t per = is_shared ? 1 : rows_in_line(r, tensor, fused, ending, n_lines, all);
     if (!per && is_stored) {
         return error_set(err, ERR_UNSUPPORTED,
                          "%s: %.100s is quantized together with others, which is not supported "

@@ -196,10 +196,22 @@ static int bits_of(uint64_t words, int n)
     return n % 4 == 0 && words == (uint64_t)n / 4 ? 8 : 0;
 }
 
-/* The tensors of several matrices whose rows are the columns have longer lines. */
-static void set_line(struct stored_matrix *s, const struct tensor *scales)
+/* The tensors of several matrices whose rows are the columns have longer lines. Those of one matrix
+ * must all be of the same ones, because one length is kept. q_rows: the rows in a word of q; a word
+ * of zeros has as many as there are integers in it. */
+static int set_line(const struct search *in, const struct tensor *q, int q_rows,
+                    const struct tensor *zeros, const struct tensor *scales, struct error *err)
 {
+    struct stored_matrix *s = &in->out->stored;
+    if (q->line * (uint64_t)q_rows != scales->line ||
+        zeros->line * (uint64_t)(32 / s->bits) != scales->line) {
+        return error_set(err, ERR_FORMAT,
+                         "%s: of %.100s.qweight, qzeros and scales some are fused with those of "
+                         "other matrices and some are not; store all three in the same way",
+                         in->ck->name, in->stem);
+    }
     if (scales->line) s->line_rows = (int)scales->line;
+    return 0;
 }
 
 static int find_awq(const struct search *in, struct error *err)
@@ -224,7 +236,7 @@ static int find_awq(const struct search *in, struct error *err)
     }
     in->out->data = q->weight.data;
     s->zeros = zeros->weight.data;
-    set_line(s, scales);
+    TRY(set_line(in, q, 8, zeros, scales, err));
 out:
     return rc;
 }
@@ -253,7 +265,7 @@ static int find_gptq(const struct search *in, struct error *err)
     }
     in->out->data = q->weight.data;
     s->zeros = zeros->weight.data;
-    set_line(s, scales);
+    TRY(set_line(in, q, 1, zeros, scales, err));
     TRY(find_order(in, "g_idx", err));
 out:
     return rc;
@@ -354,7 +366,6 @@ static int find_bytes(const struct search *in, const struct tensor *q, struct er
 /* Sets the rows and columns that share a scale: all, a row, a part of a row, or a block. */
 static int set_blocks(const struct search *in, const struct tensor *scales, struct error *err)
 {
-    enum { BLOCK = 128 };
     struct stored_matrix *s = &in->out->stored;
     const struct quant_scheme *scheme = &in->ck->scheme;
     uint64_t rows = dim_of(scales, 0), cols = dim_of(scales, 1);
@@ -366,8 +377,8 @@ static int set_blocks(const struct search *in, const struct tensor *scales, stru
         s->group_rows = 1;
         s->group = (int)((uint64_t)in->n_cols / cols);
     } else {
-        s->group_rows = scheme->block_rows ? scheme->block_rows : BLOCK;
-        s->group = scheme->block_cols ? scheme->block_cols : BLOCK;
+        s->group_rows = quant_block_rows(scheme);
+        s->group = quant_block_cols(scheme);
     }
     s->n_groups = (in->n_cols + s->group - 1) / s->group;
     if (!has_shape(scales, (in->n_rows + s->group_rows - 1) / s->group_rows, s->n_groups)) {

@@ -24,6 +24,18 @@ struct quant_scheme {
     bool has_quantized_activations; /* which are not computed as there */
 };
 
+enum { QUANT_BLOCK = 128 }; /* rows and columns that share a scale where no config says it */
+
+static inline int quant_block_rows(const struct quant_scheme *scheme)
+{
+    return scheme->block_rows ? scheme->block_rows : QUANT_BLOCK;
+}
+
+static inline int quant_block_cols(const struct quant_scheme *scheme)
+{
+    return scheme->block_cols ? scheme->block_cols : QUANT_BLOCK;
+}
+
 /* Fills cfg->stored and cfg->stored_group; with WEIGHTS_BLOCKS the scheme, which is zeroed
  * otherwise. Errors: ERR_FORMAT, ERR_UNSUPPORTED. */
 int config_quant_read(struct model_config *cfg, struct quant_scheme *scheme, const json_t *root,

@@ -388,6 +388,104 @@ START_TEST(a_changed_scale_or_zero_changes_the_fingerprint)
 }
 END_TEST
 
+/* ---- fused tensors ---- */
+
+enum { N_FUSED = 3, QKV_ROWS = 256 };
+static const char *const fused_parts[N_FUSED] = {"qweight", "qzeros", "scales"};
+
+/* Writes into the header that the part is no columns of qkv_proj, but three tensors in its bytes. */
+static void set_apart(const char *part)
+{
+    static const struct {
+        const char *name;
+        int rows;
+    } matrices[] = {{"q", 128}, {"k", 64}, {"v", 64}};
+    char fused[64], name[160];
+    snprintf(fused, sizeof fused, "self_attn.qkv_proj.%s", part);
+    json_t *entry = json_incref(entry_of(fused)), *shape = json_object_get(entry, "shape");
+    json_int_t n_lines = json_integer_value(json_array_get(shape, 0)),
+               n_columns = json_integer_value(json_array_get(shape, 1)),
+               at = json_integer_value(json_array_get(json_object_get(entry, "data_offsets"), 0)),
+               end = json_integer_value(json_array_get(json_object_get(entry, "data_offsets"), 1)),
+               column_bytes = (end - at) / n_columns;
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
+        json_int_t n = n_columns * matrices[i].rows / QKV_ROWS;
+        json_t *own = json_pack("{s:O, s:[I,I], s:[I,I]}", "dtype", json_object_get(entry, "dtype"),
+                                "shape", n_lines, n, "data_offsets", at, at + n * column_bytes);
+        ck_assert_ptr_nonnull(own);
+        snprintf(name, sizeof name, "model.layers.0.self_attn.%s_proj.%s", matrices[i].name, part);
+        json_object_set_new(header, name, own);
+        at += n * column_bytes;
+    }
+    ck_assert_int_eq(at, end);
+    snprintf(name, sizeof name, "model.layers.0.%s", fused);
+    json_object_del(header, name);
+    json_decref(entry);
+}
+
+/* A line of the one kind is longer than one of the other, so that columns of both kinds would be
+ * read from wrong places, past the end of the file at last. */
+START_TEST(a_matrix_that_is_fused_in_part_is_refused)
+{
+    static const char *const models[] = {"fused_awq", "fused_gptq"};
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
+        take_apart(models[m]);
+        for (int i = 0; i < N_FUSED; i++) {
+            if (_i >> i & 1) set_apart(fused_parts[i]);
+        }
+        if (_i == 0 || _i == (1 << N_FUSED) - 1) {
+            CHECK_OK(open_changed());
+        } else {
+            CHECK_ERR(open_changed(), ERR_FORMAT,
+                      "q_proj.qweight, qzeros and scales some are fused");
+        }
+        clear_up();
+    }
+}
+END_TEST
+
+/* Sets the shape of a tensor of one byte an element and drops its last bytes. */
+static void cut_rows(const char *part, int rows, int cols)
+{
+    json_t *offsets = json_object_get(entry_of(part), "data_offsets"), *entry;
+    json_int_t end = json_integer_value(json_array_get(offsets, 1)), n_less;
+    const char *name;
+    n_less = end - json_integer_value(json_array_get(offsets, 0)) - rows * cols;
+    ck_assert_int_ge(n_less, 0);
+    json_object_set_new(entry_of(part), "shape", json_pack("[i,i]", rows, cols));
+    memmove(data + end - n_less, data + end, data_len - (size_t)end);
+    data_len -= (size_t)n_less;
+    json_object_foreach(header, name, entry)
+    {
+        json_t *own = json_object_get(entry, "data_offsets");
+        for (size_t i = 0; own && i < 2; i++) {
+            json_int_t at = json_integer_value(json_array_get(own, i));
+            if (at >= end) json_array_set_new(own, i, json_integer(at - n_less));
+        }
+    }
+}
+
+/* Matrices of 224 rows in blocks of 128: the fused one has 448 rows and four lines of scales, of
+ * which the second one is for rows of both matrices. */
+START_TEST(matrices_that_share_a_block_of_scales_are_refused)
+{
+    enum { WIDTH = 128, FFN = 224 };
+    char path[512];
+    take_apart("fused_fp8");
+    CHECK_OK(open_changed());
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    json_t *config = json_load_file(path, 0, NULL);
+    ck_assert_ptr_nonnull(config);
+    json_object_set_new(config, "intermediate_size", json_integer(FFN));
+    ck_assert_int_eq(json_dump_file(config, path, 0), 0);
+    json_decref(config);
+    cut_rows("mlp.gate_up_proj.weight", 2 * FFN, WIDTH);
+    cut_rows("mlp.down_proj.weight", WIDTH, FFN);
+    CHECK_ERR(open_changed(), ERR_UNSUPPORTED, "where rows of two of them share scales or words");
+    clear_up();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("stored");
@@ -400,6 +498,8 @@ int main(void)
     tcase = tcase_create("broken");
     tcase_add_loop_test(tcase, broken_parts_are_named, 0, N_BROKEN);
     tcase_add_loop_test(tcase, a_matrix_that_is_there_twice_is_refused, 0, 3);
+    tcase_add_loop_test(tcase, a_matrix_that_is_fused_in_part_is_refused, 0, 1 << N_FUSED);
+    tcase_add_test(tcase, matrices_that_share_a_block_of_scales_are_refused);
     tcase_add_test(tcase, groups_that_are_not_there_are_refused);
     tcase_add_test(tcase, a_bias_that_is_not_announced_is_refused_unless_it_is_zero);
     tcase_add_test(tcase, a_changed_scale_or_zero_changes_the_fingerprint);
