@@ -22,14 +22,16 @@ int kept_features_set(struct kept_features *kept, struct backend *be,
                       const struct feature_wish *wish, int n_rows, int dim, struct error *err)
 {
     int rc = 0, n_columns = wish ? feature_wish_columns(wish) : 0;
+    uint16_t *rows;
     size_t bytes = (size_t)n_columns * (size_t)n_rows * (size_t)dim * sizeof *kept->rows;
     kept->wish = (struct feature_wish){0};
     kept->variant = 0;
     if (n_columns == 0) return 0;
     if (bytes > kept->bytes) {
+        TRY(backend_buffer(be, &rows, bytes, err)); /* the old one serves earlier wishes */
         kept_features_close(kept, be);
         memset(kept->known, 0, sizeof kept->known);
-        TRY(backend_buffer(be, &kept->rows, bytes, err));
+        kept->rows = rows;
         kept->bytes = bytes;
     }
     kept->n_rows = n_rows;

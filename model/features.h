@@ -23,7 +23,8 @@ struct kept_features {
 };
 
 /* Keeps what `wish` says from now on; NULL or no columns: nothing. n_rows: the most of a step, with
- * the backend's padding. Errors: those of backend_buffer, and then nothing is kept. */
+ * the backend's padding. Errors: those of backend_buffer, and then nothing is kept until the next
+ * call; wishes that fit the buffer of before can still be set. */
 int kept_features_set(struct kept_features *kept, struct backend *be,
                       const struct feature_wish *wish, int n_rows, int dim, struct error *err);
 void kept_features_close(struct kept_features *kept, struct backend *be);

@@ -6,6 +6,7 @@
 
 #include "base/system/file.h"
 #include "base/text/json.h"
+#include "model/features.h"
 #include "model/numerics/numerics.h"
 #include "tests/support/tree_feed.h"
 
@@ -388,44 +389,102 @@ START_TEST(a_node_of_a_tree_has_the_features_of_its_path)
 }
 END_TEST
 
-/* Steps of one size, so that a device replays recordings: each wish has its own. */
+/* Step `position` with this wish gives these columns of `want`, which has all of them. */
+static void check_step(struct rig *rig, const struct feature_wish *wish, int position,
+                       const struct rows *want, float *logits)
+{
+    const struct feature_wish all = all_of(rig);
+    struct rows got = new_rows(rig, wish, 1);
+    keep(rig, position % 2 || wish->n || wish->normed ? wish : NULL);
+    feed_run(rig, tokens, position, position + 1, blocks[2], logits);
+    take(rig, 0, 1, 0, &got);
+    for (int c = 0; c < got.n_columns; c++) {
+        int column = c < wish->n ? feature_wish_column(&all, wish->boundaries[c]) : all.n;
+        ck_assert_msg(memcmp(row_at(want, position, column), row_at(&got, 0, c),
+                             got.dim * sizeof *got.data) == 0,
+                      "position %d, column %d", position, c);
+    }
+    free(got.data);
+}
+
+/* Steps of one size, so that a device launches the first one of a wish, records the second and
+ * replays the third. The first wish comes again after its buffer has become larger, and there are
+ * more wishes than a model knows at once. */
 START_TEST(wishes_change_from_step_to_step)
 {
+    enum { LAST = 4, N_WISHES = 12, SAME = 3, LENGTH = 5 * SAME + N_WISHES * (SAME + 1) };
+    static const struct feature_wish wishes[N_WISHES] = {
+        {.n = 1, .boundaries = {1}},
+        {.n = 2, .boundaries = {0, LAST}},
+        {.n = 5, .boundaries = {0, 1, 2, 3, LAST}, .normed = true},
+        {.n = 0},
+        {.normed = true},
+        {.n = 1, .boundaries = {2}},
+        {.n = 1, .boundaries = {3}},
+        {.n = 2, .boundaries = {1, 2}},
+        {.n = 3, .boundaries = {0, 1, 2}},
+        {.n = 1, .boundaries = {1}, .normed = true},
+        {.n = 1, .boundaries = {LAST}},
+        {.n = 1, .boundaries = {0}}};
+    static const int first_wishes[] = {0, 1, 0, 2, 0};
     struct rig rig;
+    struct rows want = all_features(TINY, LENGTH);
     rig_open(&rig, TINY, 1, "auto", 1);
-    make_inputs(rig.n_vocab);
-    int last = n_layers(&rig);
-    const struct feature_wish all = all_of(&rig);
-    const struct feature_wish turns[] = {{.n = 1, .boundaries = {1}},
-                                         {.n = 2, .boundaries = {0, last}},
-                                         {.n = 0},
-                                         {.normed = true},
-                                         all};
-    enum { N_TURNS = sizeof turns / sizeof *turns, LENGTH = 3 * N_TURNS * 3 };
-    struct rows want = new_rows(&rig, &all, LENGTH);
+    ck_assert_int_eq(n_layers(&rig), LAST);
+    ck_assert_int_gt(N_WISHES - 1, FEATURE_VARIANTS);
     float *logits = new_logits(&rig, LENGTH), *plain = new_logits(&rig, LENGTH);
     rig_logits(&rig, tokens, LENGTH, 1, blocks[0], plain);
-    keep(&rig, &all);
-    feed_chunks(&rig, tokens, LENGTH, LENGTH, blocks[1], &want);
-    for (int i = 0; i < LENGTH; i++) {
-        const struct feature_wish *wish = &turns[i % N_TURNS];
-        struct rows got = new_rows(&rig, wish, 1);
-        keep(&rig, i % 2 || wish->n || wish->normed ? wish : NULL);
-        feed_run(&rig, tokens, i, i + 1, blocks[2], logits);
-        take(&rig, 0, 1, 0, &got);
-        for (int c = 0; c < got.n_columns; c++) {
-            int column = c < wish->n ? feature_wish_column(&all, wish->boundaries[c]) : all.n;
-            ck_assert_msg(memcmp(row_at(&want, i, column), row_at(&got, 0, c),
-                                 got.dim * sizeof *got.data) == 0,
-                          "turn %d, column %d", i, c);
-        }
-        free(got.data);
+    int at = 0;
+    for (int i = 0; i < 5 * SAME; i++) {
+        check_step(&rig, &wishes[first_wishes[i / SAME]], at++, &want, logits);
     }
+    for (int i = 0; i < N_WISHES * SAME; i++) {
+        check_step(&rig, &wishes[i / SAME], at++, &want, logits);
+    }
+    for (int i = 0; i < N_WISHES; i++) {
+        check_step(&rig, &wishes[i], at++, &want, logits);
+    }
+    ck_assert_int_eq(at, LENGTH);
     check_equal(&rig, plain, logits, LENGTH, "logits of steps whose features are kept");
     rig_close(&rig);
     free(want.data);
     free(logits);
     free(plain);
+}
+END_TEST
+
+static void *no_buffer(struct backend *be, size_t bytes, struct error *err)
+{
+    (void)be;
+    error_set(err, ERR_NO_MEMORY, "no memory for %zu bytes", bytes);
+    return NULL;
+}
+
+START_TEST(a_wish_without_memory_leaves_the_buffer_of_the_one_before)
+{
+    enum { LENGTH = 6 };
+    static const struct feature_wish narrow = {.n = 1, .boundaries = {1}};
+    struct error err;
+    struct rig rig;
+    struct rows want = all_features(TINY, LENGTH);
+    rig_open(&rig, TINY, 1, "auto", 1);
+    const struct feature_wish all = all_of(&rig);
+    float *logits = new_logits(&rig, LENGTH);
+    const struct backend_ops *ops = rig.backends[0]->ops;
+    struct backend_ops short_of_memory = *ops;
+    short_of_memory.buffer_open = no_buffer;
+    for (int i = 0; i < LENGTH; i++) {
+        if (i == LENGTH / 2) {
+            rig.backends[0]->ops = &short_of_memory;
+            CHECK_ERR(model_keep_features(rig.models[0], &all, &err), ERR_NO_MEMORY, "no memory");
+        }
+        check_step(&rig, &narrow, i, &want, logits);
+    }
+    rig.backends[0]->ops = ops;
+    check_step(&rig, &all, LENGTH - 1, &want, logits);
+    rig_close(&rig);
+    free(want.data);
+    free(logits);
 }
 END_TEST
 
@@ -436,6 +495,7 @@ int main(void)
     TCase *tcase = tcase_create("features");
     tcase_set_timeout(tcase, 200);
     tcase_add_test(tcase, wishes_change_from_step_to_step);
+    tcase_add_test(tcase, a_wish_without_memory_leaves_the_buffer_of_the_one_before);
     tcase_add_loop_test(tcase, a_node_of_a_tree_has_the_features_of_its_path, 0,
                         is_on_device ? 5 : N_SHAPES);
     tcase_add_loop_test(tcase, a_boundary_is_the_end_of_a_model_that_is_cut_there,
