@@ -21,7 +21,7 @@ static int refuse_type(const struct gguf_tensor *tensor, const struct gguf_reade
     const struct block_type *type = block_type_find(tensor->type);
     char read[160] = "";
     size_t n = 0;
-    for (int kind = BLOCK_UNREAD + 1; kind < BLOCK_KINDS; kind++) {
+    for (int kind = BLOCK_UNREAD + 1; kind < BLOCK_KINDS && n < sizeof read; kind++) {
         n += (size_t)snprintf(read + n, sizeof read - n, "%s%s", n ? ", " : "",
                               block_type_of((enum block_kind)kind)->name);
     }
