@@ -97,6 +97,7 @@ END_TEST
 static const char *name_of_gguf(const char *const *texts)
 {
     static char name[SIZE];
+    char dir[] = "/tmp/outrider-served-XXXXXX";
     struct gguf_writer w = {0};
     int n = 0;
     while (texts[n]) {
@@ -106,11 +107,14 @@ static const char *name_of_gguf(const char *const *texts)
     for (int i = 0; i < n; i += 2) {
         gguf_put_text_key(&w, texts[i], texts[i + 1]);
     }
-    ck_assert_int_eq(chdir("/tmp"), 0);
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    ck_assert_int_eq(chdir(dir), 0);
     gguf_write_file(&w, "own-Q8_0.gguf");
     gguf_writer_free(&w);
     checkpoint_served_name("./own-Q8_0.gguf", name, sizeof name);
-    unlink("own-Q8_0.gguf");
+    ck_assert_int_eq(unlink("own-Q8_0.gguf"), 0);
+    ck_assert_int_eq(chdir("/"), 0);
+    ck_assert_int_eq(rmdir(dir), 0);
     return name;
 }
 
