@@ -9,7 +9,9 @@
 enum { TYPE_COUNTS_MAX = 32, TYPE_COUNTS_BYTES = 512 };
 
 struct type_count {
-    const char *name; /* "Q4_K", "BF16", "int8"; of a synthetic model "synthetic" */
+    /* "Q4_K", "BF16", "int8"; of a synthetic model "synthetic", but for matrices with blocks=, which
+     * have the name of their blocks. */
+    const char *name;
     int n_tensors;
     int n_rounded; /* matrices of them whose elements are rounded to bf16 */
     uint64_t n_bytes;

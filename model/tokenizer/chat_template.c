@@ -81,15 +81,23 @@ static int take_member(struct chat_source *source, const json_t *root, struct er
 {
     const json_t *template = json_member(root, "chat_template");
     if (!template) return 0;
-    bool is_named = json_is_array(template) || json_is_object(template);
-    if (is_named) template = named_default(template);
+    const char *named = json_is_array(template)    ? "a list"
+                        : json_is_object(template) ? "an object"
+                                                   : NULL;
+    if (named) template = named_default(template);
     if (json_is_string(template)) {
         return keep_text(source, json_string_value(template), json_string_length(template), err);
     }
-    return error_set(err, ERR_FORMAT, "%s: \"chat_template\" is %s", source->origin,
-                     is_named ? "a list without a template called \"default\"; name a file with "
-                                "--chat-template"
-                              : "neither a text nor a list of named texts");
+    if (!named) {
+        return error_set(err, ERR_FORMAT,
+                         "%s: \"chat_template\" is neither a text nor a list or an object of named "
+                         "texts",
+                         source->origin);
+    }
+    return error_set(err, ERR_FORMAT,
+                     "%s: \"chat_template\" is %s without a template called \"default\"; name a "
+                     "file with --chat-template",
+                     source->origin, named);
 }
 
 /* Leaves source->text NULL where there is no template. config: tokenizer_config.json, or NULL. */

@@ -100,7 +100,8 @@ static int copy_number(const struct gguf_writing *w, const char *tail, json_t *s
     return rc ? rc : gguf_set(scaling, key, gguf_json_number(value), err);
 }
 
-/* A factor of cos and sin that multiplies the one of the kind of scaling. */
+/* Reads the file's factor of cos and sin, 1 if there is none. YaRN's own factor is multiplied by it,
+ * Phi's is replaced. */
 static int read_attn_factor(const struct gguf_writing *w, double *factor, struct error *err)
 {
     char key[GGUF_KEY_BYTES];

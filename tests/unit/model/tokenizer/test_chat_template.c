@@ -198,11 +198,12 @@ START_TEST(a_template_that_cannot_be_used_is_refused_with_its_file)
     put("tokenizer_config.json", "{\"chat_template\": \"{% if %}\"}");
     refuse(ERR_FORMAT, "tokenizer_config.json: the chat template: line 1: the tag ends where");
     put("tokenizer_config.json", "{\"chat_template\": 5}");
-    refuse(ERR_FORMAT, "neither a text nor a list of named texts");
+    refuse(ERR_FORMAT, "neither a text nor a list or an object of named texts");
     put("tokenizer_config.json", "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"\"}]}");
     refuse(ERR_FORMAT, "a list without a template called \"default\"");
     put("tokenizer_config.json", "{\"chat_template\": {\"tool_use\": \"tools\"}}");
-    refuse(ERR_FORMAT, "called \"default\"; name a file with --chat-template");
+    refuse(ERR_FORMAT,
+           "an object without a template called \"default\"; name a file with --chat-template");
     put("tokenizer_config.json", "{\"chat_template\": [{\"name\": \"default\"}]}");
     refuse(ERR_FORMAT, "a list without a template called \"default\"");
     put("tokenizer_config.json", "{");
