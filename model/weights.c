@@ -19,6 +19,7 @@ static int open_attention(struct loader *ld, struct layer_weights *layer, int i)
     int q_first = sh->first_head * e, kv_first = sh->first_kv_head * e;
     int all_q = cfg->n_heads * e, all_kv = cfg->n_kv_heads * e;
     int width = layout_width(cfg, ld->head, i);
+    bool is_expected = false;
     struct matrix_source qkv = {.n_in = width};
     const struct tensor_part q_part = {"self_attn.q_proj.weight", all_q, width, q_first, q_rows, 0};
     const struct tensor_part k_part = {
@@ -50,7 +51,10 @@ static int open_attention(struct loader *ld, struct layer_weights *layer, int i)
     }
     TRY(mem_array(&layer->o, (size_t)sh->n_local, sizeof *layer->o, ld->err));
     for (int s = 0; s < sh->n_local; s++) {
-        struct matrix_source o = {.n_in = sh->slice_head_cols, .slice = s, .n_slices = sh->n_local};
+        struct matrix_source o = {.n_in = sh->slice_head_cols,
+                                  .slice = s,
+                                  .n_slices = sh->n_local,
+                                  .is_expected = &is_expected};
         const struct tensor_part part = {"self_attn.o_proj.weight",
                                          cfg->dim,
                                          all_q,
@@ -73,6 +77,7 @@ static int open_ffn(struct loader *ld, struct layer_weights *layer, int i)
     const struct model_config *cfg = ld->cfg;
     const struct shard *sh = ld->shard;
     int rc = 0;
+    bool is_expected = false;
     struct matrix_source gate_up = {.n_in = cfg->dim, .is_gate_up = true};
     const struct tensor_part gate_part = {"mlp.gate_proj.weight", cfg->ffn_dim, cfg->dim,
                                           sh->first_ffn,          sh->ffn_dim,  0};
@@ -84,7 +89,10 @@ static int open_ffn(struct loader *ld, struct layer_weights *layer, int i)
     TRY(loader_open_matrix(ld, &layer->gate_up, &gate_up));
     TRY(mem_array(&layer->down, (size_t)sh->n_local, sizeof *layer->down, ld->err));
     for (int s = 0; s < sh->n_local; s++) {
-        struct matrix_source down = {.n_in = sh->slice_ffn, .slice = s, .n_slices = sh->n_local};
+        struct matrix_source down = {.n_in = sh->slice_ffn,
+                                     .slice = s,
+                                     .n_slices = sh->n_local,
+                                     .is_expected = &is_expected};
         const struct tensor_part part = {"mlp.down_proj.weight",
                                          cfg->dim,
                                          cfg->ffn_dim,

@@ -75,6 +75,7 @@ struct matrix_source {
     int n_parts;
     bool is_gate_up;     /* two parts with the same number of rows, which matmul_gated multiplies */
     int slice, n_slices; /* which of the slices of this rank, side by side; 0 of 0: it is none */
+    bool *is_expected;   /* of all slices: the hint was given; NULL: it is no slice */
     struct matrix_part parts[MATRIX_PARTS_MAX];
     /* [n_parts] To each is added the digest of what is read of the part, whose units are rows of
      * n_in elements (model/checkpoint/digest.h). NULL: not wanted. */
@@ -98,8 +99,9 @@ static inline const struct matrix_part *matrix_source_part(const struct matrix_s
 }
 
 /* A hint that all of it will be read now, and nothing beside it (weight_expect). The slices of a
- * rank are read one after the other, so all of them are named with the first one: their columns are
- * one run of each row, and a hint costs as much for a short run as for a long one. */
+ * rank are read one after the other, so the first one that is read, because no kept pack has it,
+ * names the later ones too: their columns are one run of each row, and a hint costs as much for a
+ * short run as for a long one. */
 void matrix_source_expect(const struct matrix_source *source);
 
 /* Adds the digests of what columns first .. end of the matrix are made of to digests[n_parts]. */

@@ -27,8 +27,10 @@ static void expect_part(const struct matrix_part *part, int n_in)
 
 void matrix_source_expect(const struct matrix_source *source)
 {
-    int n = source->n_slices ? source->n_slices * source->n_in : source->n_in;
-    for (int i = 0; i < source->n_parts && source->slice == 0; i++) {
-        expect_part(&source->parts[i], n);
+    int n_slices = source->n_slices ? source->n_slices - source->slice : 1;
+    if (source->is_expected && *source->is_expected) return;
+    for (int i = 0; i < source->n_parts; i++) {
+        expect_part(&source->parts[i], n_slices * source->n_in);
     }
+    if (source->is_expected) *source->is_expected = true;
 }
