@@ -444,6 +444,17 @@ START_TEST(a_matrix_that_is_fused_in_part_is_refused)
 }
 END_TEST
 
+START_TEST(a_matrix_that_is_there_fused_and_by_itself_is_refused)
+{
+    take_apart("fused_awq");
+    json_t *entry = json_incref(entry_of("mlp.down_proj.qweight"));
+    json_object_del(header, "model.layers.0.mlp.down_proj.qweight");
+    json_object_set_new(header, "model.layers.0.mlp.up_proj.qweight", entry);
+    CHECK_ERR(open_changed(), ERR_FORMAT, "the tensor model.layers.0.mlp.up_proj.qweight twice");
+    clear_up();
+}
+END_TEST
+
 /* Sets the shape of a tensor of one byte an element and drops its last bytes. */
 static void cut_rows(const char *part, int rows, int cols)
 {
@@ -499,6 +510,7 @@ int main(void)
     tcase_add_loop_test(tcase, broken_parts_are_named, 0, N_BROKEN);
     tcase_add_loop_test(tcase, a_matrix_that_is_there_twice_is_refused, 0, 3);
     tcase_add_loop_test(tcase, a_matrix_that_is_fused_in_part_is_refused, 0, 1 << N_FUSED);
+    tcase_add_test(tcase, a_matrix_that_is_there_fused_and_by_itself_is_refused);
     tcase_add_test(tcase, matrices_that_share_a_block_of_scales_are_refused);
     tcase_add_test(tcase, groups_that_are_not_there_are_refused);
     tcase_add_test(tcase, a_bias_that_is_not_announced_is_refused_unless_it_is_zero);
