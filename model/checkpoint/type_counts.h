@@ -9,7 +9,7 @@
 enum { TYPE_COUNTS_MAX = 32, TYPE_COUNTS_BYTES = 512 };
 
 struct type_count {
-    /* "Q4_K", "BF16", "int8"; of a synthetic model "synthetic", but for matrices with blocks=, which
+    /* "Q4_K", "BF16", "int8"; of a synthetic model "synthetic", but matrices with blocks=, which
      * have the name of their blocks. */
     const char *name;
     int n_tensors;

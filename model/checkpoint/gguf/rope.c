@@ -100,7 +100,7 @@ static int copy_number(const struct gguf_writing *w, const char *tail, json_t *s
     return rc ? rc : gguf_set(scaling, key, gguf_json_number(value), err);
 }
 
-/* Reads the file's factor of cos and sin, 1 if there is none. YaRN's own factor is multiplied by it,
+/* Reads the file's factor of cos and sin, 1 if there is none. YaRN's own is multiplied by it,
  * Phi's is replaced. */
 static int read_attn_factor(const struct gguf_writing *w, double *factor, struct error *err)
 {

@@ -393,7 +393,7 @@ END_TEST
 enum { N_FUSED = 3, QKV_ROWS = 256 };
 static const char *const fused_parts[N_FUSED] = {"qweight", "qzeros", "scales"};
 
-/* Writes into the header that the part is no columns of qkv_proj, but three tensors in its bytes. */
+/* Writes into the header that the part is three tensors in its bytes, no columns of qkv_proj. */
 static void set_apart(const char *part)
 {
     static const struct {
