@@ -19,7 +19,7 @@ enum {
     /* Plain rounds whose time is the limit of unspent credit for probes, so that a long text does
      * not save for a long series of probes. */
     CREDIT_ROUNDS = 2,
-    /* Measurements that a time of a calibration, or of a kept table, counts as at most: the first
+    /* Measurements that a time of a calibration, or of a kept table, counts as at most: the next
      * rounds of service can still correct it. */
     KEPT_TIMES = 8,
     /* Rounds of a kind that are counted; see LEARN_ROUNDS. */
@@ -236,21 +236,33 @@ void planner_observe_lane(struct planner *p, struct planner_sequence *seq, int k
 
 /* ---- calibrations and tables ---- */
 
-static void settle_calibration(struct planner *p)
+/* True if a time of so many rows or more is known as well as a calibration knows it. */
+static bool is_well_known(const struct planner_curve *c, int rows)
 {
-    p->is_calibrated = p->draft.largest > 0 && p->step.largest > 1;
+    for (int i = planner_knot_of(rows); i < PLANNER_KNOTS; i++) {
+        if (c->knots[i].shape.n >= KEPT_TIMES) return true;
+    }
+    return false;
+}
+
+/* Keeps a time that rounds have measured as often, because the rows of a calibration have no text
+ * before them. */
+static void calibrate(struct planner *p, struct planner_curve *c, int rows, double us)
+{
+    if (c->knots[planner_knot_of(rows)].shape.n < KEPT_TIMES) {
+        planner_curve_set(c, rows, us, KEPT_TIMES);
+    }
+    if (is_well_known(&p->draft, 1) && is_well_known(&p->step, 2)) p->is_calibrated = true;
 }
 
 void planner_calibrate_step(struct planner *p, int n_rows, double us)
 {
-    planner_curve_set(&p->step, n_rows, us, KEPT_TIMES);
-    settle_calibration(p);
+    calibrate(p, &p->step, n_rows, us);
 }
 
 void planner_calibrate_draft(struct planner *p, int n_lanes, double us)
 {
-    planner_curve_set(&p->draft, n_lanes, us, KEPT_TIMES);
-    settle_calibration(p);
+    calibrate(p, &p->draft, n_lanes, us);
 }
 
 static void curve_get(const struct planner_curve *c, struct planner_point *points)
@@ -298,7 +310,7 @@ void planner_tables_set(struct planner *p, const struct planner_tables *tables)
     if (is_sane(tables->read_us, 0, us_most) && tables->read_us > 0) {
         p->read = (struct planner_time){tables->read_us, KEPT_TIMES};
     }
-    settle_calibration(p);
+    p->is_calibrated = p->draft.largest > 0 && p->step.largest > 1;
 }
 
 /* ---- reporting ---- */

@@ -48,7 +48,7 @@ struct planner {
     uint64_t n_rounds;           /* whose times were taken */
     uint64_t fitted_at;          /* n_rounds at the last fit */
     int n_plain, n_guessed;      /* of the timed rounds without prompts, up to some number */
-    bool is_calibrated;          /* the times of draft and step were known before the first round */
+    bool is_calibrated;          /* the times of draft and step need no rounds of learning */
     double credit_us, wanted_us; /* what probes may spend; the price of one that was too dear */
     double planned_us, plain_us; /* of the last call of planner_share: its choice, no guesses */
     double prompt_us;            /* what prompts add to the step of that call */
@@ -209,8 +209,9 @@ void planner_observe_branch(struct planner *p, struct planner_sequence *seq,
                             const struct planner_branch *branch, int n_tested, int n_right,
                             int n_added);
 
-/* One time of a calibration at the start, best the median of a few: a step of n_rows decoding rows;
- * a pass of the draft over n_lanes. With both known, new pairs need no rounds of learning. */
+/* One time of a calibration, best the shortest of a few: a step of n_rows decoding rows; a pass of
+ * the draft over n_lanes. A time that rounds have measured as often as a calibration counts stays.
+ * Once passes and steps of more than one row are known so, a pair needs no rounds of learning. */
 void planner_calibrate_step(struct planner *p, int n_rows, double us);
 void planner_calibrate_draft(struct planner *p, int n_lanes, double us);
 

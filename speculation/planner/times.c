@@ -211,6 +211,7 @@ void planner_curve_set(struct planner_curve *c, double rows, double us, int n)
     c->knots[planner_knot_of(nearest)] = (struct planner_knot){
         .shape = {us / c->scale_us, n},
         .rows = clamp(rows, 1, PLANNER_ROWS_MAX),
+        .at = c->newest,
     };
     c->is_new = true;
 }

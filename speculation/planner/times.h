@@ -54,7 +54,8 @@ void planner_curve_add(struct planner_curve *c, int rows, double us, uint64_t at
  * the scale. */
 void planner_curve_add_weakly(struct planner_curve *c, int rows, double us, uint64_t at);
 
-/* Sets what was measured carefully: as if it had been measured n times. */
+/* Sets what was measured carefully: as if it had been measured n times, in the newest round. It
+ * takes the place of what was known of these rows. */
 void planner_curve_set(struct planner_curve *c, double rows, double us, int n);
 
 /* Brings `fit` up to date. */

@@ -458,6 +458,7 @@ static int wait_after(double step_us, bool pays, struct planner_lane *lane)
     const struct planner_load load = {.n_rows_max = 512};
     know(&p, &seq, 0);
     p.grown = (struct planner_trust){1000, pays ? 990 : 0, 500};
+    p.draft = (struct planner_curve){0}; /* what is known stays as it is */
     for (int rows = 1; rows <= 512; rows *= 2) {
         planner_calibrate_step(&p, rows, step_us * (1 + 0.0001 * rows));
         planner_calibrate_draft(&p, rows, step_us * 0.02 * (1 + 0.001 * rows));

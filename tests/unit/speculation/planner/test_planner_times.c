@@ -166,6 +166,48 @@ START_TEST(kept_tables_come_back)
 }
 END_TEST
 
+/* A calibration that ends late, after requests were served. */
+START_TEST(calibration_leaves_what_rounds_have_measured_often)
+{
+    static struct planner p;
+    p = (struct planner){0};
+    for (uint64_t at = 1; at <= 5000; at++) {
+        planner_curve_add(&p.step, 4, true_us(4), at);
+        planner_curve_add(&p.draft, 4, true_us(4) / 10, at);
+        if (at <= 3) planner_curve_add(&p.step, 9, 2 * true_us(9), at);
+    }
+    struct planner_knot step = p.step.knots[planner_knot_of(4)];
+    struct planner_knot draft = p.draft.knots[planner_knot_of(4)];
+    for (int rows = 1; rows <= 16; rows++) {
+        planner_calibrate_step(&p, rows, (rows == 4 ? 3 : 1) * true_us(rows));
+        planner_calibrate_draft(&p, rows, (rows == 4 ? 3 : 1) * true_us(rows) / 10);
+    }
+    ck_assert_mem_eq(&step, &p.step.knots[planner_knot_of(4)], sizeof step);
+    ck_assert_mem_eq(&draft, &p.draft.knots[planner_knot_of(4)], sizeof draft);
+    planner_curve_fit(&p.step);
+    for (int rows = 1; rows <= 16; rows++) { /* as new as what the last rounds have measured */
+        double ratio = planner_curve_at(&p.step, rows) / true_us(rows);
+        ck_assert_msg(fabs(ratio - 1) < 0.05, "%d rows: %.3f of the truth", rows, ratio);
+        ck_assert_uint_eq(p.step.knots[planner_knot_of(rows)].at, 5000);
+    }
+}
+END_TEST
+
+START_TEST(pair_is_calibrated_when_draft_and_step_are)
+{
+    static struct planner p;
+    p = (struct planner){0};
+    planner_curve_add(&p.step, 3, true_us(3), 1); /* a round was served before */
+    planner_calibrate_draft(&p, 1, true_us(1) / 10);
+    planner_calibrate_draft(&p, 2, true_us(2) / 10);
+    ck_assert(!p.is_calibrated);
+    planner_calibrate_step(&p, 1, true_us(1));
+    ck_assert(!p.is_calibrated);
+    planner_calibrate_step(&p, 2, true_us(2));
+    ck_assert(p.is_calibrated);
+}
+END_TEST
+
 START_TEST(nonsense_in_tables_is_left_out)
 {
     static struct planner p;
@@ -223,6 +265,8 @@ int main(void)
     tcase_add_test(tcase, a_step_grows_as_far_as_it_is_known);
     tcase_add_test(tcase, reading_has_its_share_of_a_step);
     tcase_add_test(tcase, kept_tables_come_back);
+    tcase_add_test(tcase, calibration_leaves_what_rounds_have_measured_often);
+    tcase_add_test(tcase, pair_is_calibrated_when_draft_and_step_are);
     tcase_add_test(tcase, nonsense_in_tables_is_left_out);
     tcase_add_test(tcase, reading_must_pay);
     suite_add_tcase(suite, tcase);
