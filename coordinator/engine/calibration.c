@@ -36,6 +36,8 @@ struct measured_model {
     int (*measure)(struct calibration *c, int n, int64_t *us, struct error *err);
     void (*teach)(struct planner *planner, int n, double us);
     int n_most;             /* lanes */
+    bool takes_blocks;      /* one of the pool for each lane */
+    bool lacked[SIZES];     /* there were no free blocks for this size, in one of the tries */
     int64_t end_us;         /* of the time that all measurements may have taken then ... */
     int64_t late_us;        /* ... and of that for the sizes that are needed */
     int64_t expected_us;    /* that a measurement of the next size takes, if none was made of it */
@@ -165,6 +167,7 @@ int calibration_open(struct calibration **calibration, const struct calibration_
         (struct measured_model){.measure = step_once,
                                 .teach = planner_calibrate_step,
                                 .n_most = most_lanes(options),
+                                .takes_blocks = true,
                                 .end_us = budget_us, /* with what the draft has left */
                                 .late_us = CALIBRATION_LATE * budget_us};
     *calibration = c;
@@ -185,12 +188,12 @@ void calibration_close(struct calibration *c)
     free(c);
 }
 
-/* True if lanes 1 << c->size are measured in this try: they are few enough, there are blocks for
- * them that hold nothing, and they are expected to be done in time. */
+/* True if lanes 1 << c->size are measured in this try: they are few enough and expected to be done
+ * in time. */
 static bool is_due(const struct calibration *c, const struct measured_model *model)
 {
     int n = 1 << c->size;
-    if (c->size >= SIZES || n > model->n_most || n > c->options.pool->n_free) return false;
+    if (c->size >= SIZES || n > model->n_most) return false;
     int64_t took_us = model->took_us[c->size];
     int64_t expected_us = took_us ? took_us : model->expected_us;
     int64_t longest_us = LONGEST_ROWS * model->took_us[0];
@@ -200,38 +203,46 @@ static bool is_due(const struct calibration *c, const struct measured_model *mod
     return c->spent_us + expected_us <= end_us;
 }
 
-/* Goes through the sizes, small ones first, and again as long as there is time; what is expected to
- * last longer than that is left out. True: there is one more. */
-static bool find_next(struct calibration *c, const struct measured_model *model)
+/* True if lanes 1 << c->size can be measured without a block that holds the prefix of a text. */
+static bool finds_blocks(const struct calibration *c, struct measured_model *model)
 {
-    if (c->n_first < FIRST || is_due(c, model)) return true;
-    for (c->size = 0, c->try++; c->try < TRIES; c->try++) {
-        if (is_due(c, model)) return true;
-    }
+    if (!model->takes_blocks || 1 << c->size <= c->options.pool->n_free) return true;
+    model->lacked[c->size] = true;
     return false;
 }
 
-static void end_model(struct calibration *c, const struct measured_model *model)
+/* Goes through the sizes, small ones first, and again as long as there is time; what is expected to
+ * last longer than that is left out, and what finds no blocks. True: there is one more. */
+static bool find_next(struct calibration *c, struct measured_model *model)
 {
-    for (int i = 0; i < SIZES; i++) {
-        if (model->best_us[i] > 0) {
-            model->teach(c->options.planner, 1 << i, (double)model->best_us[i]);
+    if (c->n_first < FIRST && finds_blocks(c, model)) return true;
+    for (; c->try < TRIES; c->try++, c->size = 0) {
+        for (; is_due(c, model); c->size++) {
+            if (finds_blocks(c, model)) return true;
         }
     }
-    c->model++;
-    c->n_first = c->try = c->size = 0;
+    return false;
 }
 
 /* True: models[c->model] has a measurement to make; false: none of them has. What was due may not
  * be any more, because a request that came between may have left its prefix in the free blocks. */
 static bool find_model(struct calibration *c)
 {
-    while (c->model < c->n_models) {
-        const struct measured_model *model = &c->models[c->model];
-        if (find_next(c, model)) return true;
-        end_model(c, model);
+    for (; c->model < c->n_models; c->model++, c->n_first = c->try = c->size = 0) {
+        if (find_next(c, &c->models[c->model])) return true;
     }
     return false;
+}
+
+/* All models at once: until then requests are planned like those of a new pair. */
+static void teach_planner(const struct calibration *c)
+{
+    for (const struct measured_model *model = c->models; model < c->models + c->n_models; model++) {
+        for (int i = 0; i < SIZES; i++) {
+            if (model->best_us[i] == 0) continue;
+            model->teach(c->options.planner, 1 << i, (double)model->best_us[i]);
+        }
+    }
 }
 
 /* 0: nothing is known. */
@@ -245,6 +256,7 @@ int calibration_next(struct calibration *c, bool *is_done, struct error *err)
     int64_t us = 0, start_us = clock_now_us();
     int rc = 0;
     *is_done = !find_model(c);
+    if (*is_done) teach_planner(c);
     if (*is_done) return 0;
     struct measured_model *model = &c->models[c->model];
     bool is_first = c->n_first < FIRST;
@@ -255,10 +267,23 @@ int calibration_next(struct calibration *c, bool *is_done, struct error *err)
     if (is_first) {
         c->n_first++;
     } else {
-        keep_least(&model->took_us[c->size], took_us);
-        keep_least(&model->best_us[c->size++], us);
+        if (us > 0) { /* one that has failed says nothing of the others */
+            keep_least(&model->took_us[c->size], took_us);
+            keep_least(&model->best_us[c->size], us);
+        }
+        c->size++;
     }
     *is_done = !find_model(c);
+    if (*is_done) teach_planner(c);
 out:
     return rc;
+}
+
+bool calibration_is_whole(const struct calibration *c)
+{
+    for (int i = 0; i < c->n_models * SIZES; i++) {
+        const struct measured_model *model = &c->models[i / SIZES];
+        if (model->lacked[i % SIZES] && model->best_us[i % SIZES] == 0) return false;
+    }
+    return true;
 }

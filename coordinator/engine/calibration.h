@@ -17,7 +17,7 @@ enum { CALIBRATION_LATE = 10 };
 struct calibration_options {
     struct target *target;
     struct drafter *drafter; /* NULL: none */
-    struct block_pool *pool; /* of the target; a step has blocks that nobody holds or knows */
+    struct block_pool *pool; /* of the target; a step takes blocks that nobody holds or knows */
     struct planner *planner; /* is taught */
     int n_lanes;             /* the most lanes */
     /* Time that the measurements take together, or as much as every size up to 64 lanes needs, up
@@ -34,7 +34,9 @@ void calibration_close(struct calibration *calibration);
 
 /* Makes the next measurement: a step, or a few passes of the draft. No text may have a place. It is
  * expected to take at most a quarter of a second, or four times as long as one lane where that is
- * more. The planner is taught when all of a model's measurements are there. *is_done: there is none
- * left.
+ * more. The planner is taught when all measurements are there. *is_done: there is none left.
  * Errors: ERR_UNAVAILABLE, ERR_TIMEOUT the group is lost; ERR_NO_MEMORY. */
 int calibration_next(struct calibration *calibration, bool *is_done, struct error *err);
+/* False: a size was left out because too few blocks were free, in every try. Another calibration
+ * may find them. */
+bool calibration_is_whole(const struct calibration *calibration);

@@ -335,8 +335,8 @@ int engine_run(struct engine *e, struct error *err)
         if (e->n_active == 0 || is_idle) e->options.flush_answers(e->options.flush_arg, false);
         keep_connected(e);
         engine_answer_control(e);
-        int64_t patience_us = e->n_active == 0 ? IDLE_US : is_idle ? PAUSE_US : 0;
-        if (engine_measure(e, &patience_us, err)) lose_target(e, err);
+        int64_t most_us = e->n_active == 0 ? IDLE_US : is_idle ? PAUSE_US : 0;
+        int64_t patience_us = engine_patience_us(e, most_us);
         if (e->n_active == 0 && waiting_count(e->waiting) > 0) {
             bool can_begin = target_is_connected(e->options.target) && !e->is_leaving &&
                              waiting_peek(e->waiting);
@@ -346,6 +346,7 @@ int engine_run(struct engine *e, struct error *err)
         give_back_memory(e);
         if (target_poll(e->options.target, err)) lose_target(e, err);
         if (target_is_leaving(e->options.target)) leave_target(e);
+        if (engine_measure(e, err)) lose_target(e, err);
         engine_drop_waiting(e);
         engine_end_finished(e);
         if (target_is_connected(e->options.target)) engine_admit(e);
@@ -353,6 +354,7 @@ int engine_run(struct engine *e, struct error *err)
         engine_show_load(e);
         if (e->n_active == 0) continue;
         if (round_run(e->round, e->active, e->n_active, &is_idle, err)) lose_target(e, err);
+        engine_served(e);
         count_served(e);
         engine_split_jobs(e);
         engine_end_finished(e);

@@ -26,13 +26,13 @@ struct engine {
     struct planner planner;                 /* of the draft and the group in planner_group */
     struct target_description planner_group;
     struct sampling_defaults sampling; /* of the group's folder */
-    bool is_measured;                  /* the planner has times of that pair */
-    struct calibration *calibration;   /* that is going on; NULL: none */
-    struct times_file times_file;      /* where the planner's tables are kept; path "" = nowhere */
+    bool is_measured; /* the planner has times of that pair, and no size lacked free blocks */
+    struct calibration *calibration; /* that is going on; NULL: none */
+    struct times_file times_file;    /* where the planner's tables are kept; path "" = nowhere */
     int64_t start_us;
     int64_t drain_until_us; /* 0 = it does not drain */
     int64_t next_drop_us, lost_us;
-    int64_t served_us;     /* when texts were served or waited last, or the group came */
+    int64_t served_us;     /* when a text was served, came or waited last, or the group came */
     int64_t late_us;       /* since when the step that is running is late; 0 = it is not */
     bool is_overdue;       /* it takes seconds longer than expected, and the others know that */
     int64_t busy_us;       /* when it last had work, or looked whether memory is to be given back */
@@ -61,11 +61,18 @@ static inline struct seat_load *load_of(const struct engine *e)
 int engine_begin_measuring(struct engine *e, bool is_new, struct error *err);
 /* Forgets what has been measured so far. */
 void engine_end_measuring(struct engine *e);
+/* A text was served or has come just now. */
+void engine_served(struct engine *e);
+/* How long the engine may wait for jobs: at most most_us, and less where a measurement is to
+ * follow. */
+int64_t engine_patience_us(struct engine *e, int64_t most_us);
 /* Makes the next measurement if there is one, and if for a while no text was served and none has
- * waited, so that requests that follow each other closely never meet one. *patience_us: how long
- * the engine may wait for jobs then; it becomes less where a measurement is to follow. Errors: the
- * group is lost. */
-int engine_measure(struct engine *e, int64_t *patience_us, struct error *err);
+ * come or waited, so that requests that follow each other closely never meet one. Called when all
+ * jobs that have come are taken. The calibration may end with sizes left out, because too many
+ * blocks held prefixes of texts: then no calibration is left to do, but the pair does not count as
+ * measured, so that its times are not kept and a later group or start measures it again. Errors:
+ * the group is lost. */
+int engine_measure(struct engine *e, struct error *err);
 /* Writes the planner's tables to the disk, if they are kept there. Times of a pair of which not all
  * is measured are not kept, because the next start would take them for all of it. */
 void engine_keep_times(const struct engine *e);

@@ -1,5 +1,6 @@
 /* Times of a pair of models: kept from an earlier start, or measured between requests while the
- * group serves. Requests come first, so one measurement is made at a time. */
+ * group serves. Requests come first, so one measurement is made at a time, after a look at the
+ * queue of jobs that has found none. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -59,15 +60,25 @@ void engine_end_measuring(struct engine *e)
     e->calibration = NULL;
 }
 
-/* Returns the time until the next measurement; -1: there is none to come. */
-static int64_t wait_us(struct engine *e, int64_t now_us)
+static bool can_measure(struct engine *e)
 {
     bool has_work = e->n_active > 0 || waiting_count(e->waiting) > 0;
-    if (has_work) e->served_us = now_us;
-    if (!e->calibration || has_work || e->is_leaving) return -1;
-    if (!target_is_connected(e->options.target) || groups_are_shut(e->options.groups)) return -1;
-    int64_t left_us = e->served_us + CALM_US - now_us;
-    return left_us > 0 ? left_us : 0;
+    if (has_work) engine_served(e);
+    return e->calibration && !has_work && !e->is_leaving &&
+           target_is_connected(e->options.target) && !groups_are_shut(e->options.groups);
+}
+
+void engine_served(struct engine *e)
+{
+    e->served_us = clock_now_us();
+}
+
+int64_t engine_patience_us(struct engine *e, int64_t most_us)
+{
+    if (!can_measure(e)) return most_us;
+    int64_t left_us = e->served_us + CALM_US - clock_now_us();
+    if (left_us < PAUSE_US) left_us = PAUSE_US;
+    return left_us < most_us ? left_us : most_us;
 }
 
 /* Makes the next measurement, unless another engine makes one: they would measure each other. */
@@ -78,25 +89,23 @@ static int measure_next(struct engine *e, struct error *err)
     int rc = calibration_next(e->calibration, &is_done, err);
     groups_leave_calibration(e->options.groups);
     if (rc || !is_done) return rc;
+    e->is_measured = calibration_is_whole(e->calibration);
     engine_end_measuring(e);
-    e->is_measured = true;
     engine_keep_times(e);
     engine_show_load(e);
-    log_line(LOG_LEVEL_INFO, "measured", "group=%s", engine_group(e)->group);
+    log_line(LOG_LEVEL_INFO, "measured", "group=%s sizes=%s", engine_group(e)->group,
+             e->is_measured ? "all" : "some");
     return 0;
 }
 
-int engine_measure(struct engine *e, int64_t *patience_us, struct error *err)
+int engine_measure(struct engine *e, struct error *err)
 {
-    int64_t left_us = wait_us(e, clock_now_us());
-    if (left_us < 0) return 0;
-    int rc = left_us == 0 ? measure_next(e, err) : 0;
+    if (!can_measure(e) || clock_now_us() - e->served_us < CALM_US) return 0;
+    int rc = measure_next(e, err);
     if (rc && target_is_connected(e->options.target)) { /* rounds will tell what they take */
         log_line(LOG_LEVEL_WARN, "not_measured", "text=\"%s\"", err->text);
         engine_end_measuring(e);
         rc = 0;
     }
-    if (left_us == 0) left_us = e->calibration ? PAUSE_US : 0;
-    if (left_us < *patience_us) *patience_us = left_us;
     return rc;
 }

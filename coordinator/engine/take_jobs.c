@@ -57,6 +57,7 @@ static void take_job(struct engine *e, struct job *job)
     struct error err;
     enum job_end end;
     groups_taken(e->options.groups, e->options.seat, job);
+    engine_served(e);
     job->reply->buffer = &e->buffer;
     if (job->moved) {
         engine_take_moved(e, job);

@@ -1,6 +1,7 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
 /* Measurements of a draft, one at a time: which are made, what the planner learns of them, and how
- * long a request may have to wait for one. The target's begin after them. */
+ * long a request may have to wait for one. The target's begin after them, and find no group or no
+ * blocks. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -14,6 +15,7 @@ static struct {
     int lanes[MOST]; /* of each measurement */
     int n;
     bool is_slow;
+    int fails_from; /* measurements after which every pass fails; 0: none does */
 } fake;
 
 static struct block_pool pool;
@@ -31,6 +33,7 @@ static void fake_propose(struct drafter *drafter, struct draft_lane *lanes, int 
     ck_assert_int_lt(fake.n, MOST);
     fake.lanes[fake.n++] = n;
     *cost = (struct draft_cost){.n_passes = 2, .pass_us = {PASS_US, PASS_US * n}};
+    if (fake.fails_from > 0 && fake.n > fake.fails_from) cost->n_passes = 1;
     if (fake.is_slow && n == SLOW_LANES) clock_sleep_us(SLOW_US);
 }
 
@@ -106,14 +109,26 @@ START_TEST(every_size_is_measured_once_before_one_is_again)
 }
 END_TEST
 
-START_TEST(planner_is_taught_when_all_of_a_model_is_measured)
+/* Takes all blocks but some. */
+static void take_blocks(int n_left)
 {
-    bool is_done;
-    open_with(60000000);
-    CHECK_OK(calibration_next(calibration, &is_done, &err));
-    CHECK_OK(calibration_next(calibration, &is_done, &err));
-    ck_assert_int_eq(planner.draft.largest, 0);
-    measure_draft();
+    for (int last = -1; pool.n_free > n_left;) {
+        last = block_pool_take(&pool, last);
+    }
+}
+
+/* Makes all measurements of a draft and none of a target, for which there are no blocks. */
+static void measure_all(void)
+{
+    bool is_done = false;
+    take_blocks(0);
+    while (!is_done) {
+        CHECK_OK(calibration_next(calibration, &is_done, &err));
+    }
+}
+
+static void check_draft_times(void)
+{
     struct planner_tables tables;
     planner_tables_get(&planner, &tables);
     const struct planner_point *points = tables.draft;
@@ -121,6 +136,25 @@ START_TEST(planner_is_taught_when_all_of_a_model_is_measured)
         ck_assert_double_eq_tol(points->rows, lanes, 0.01);
         ck_assert_double_eq_tol(points->us, PASS_US * lanes, 0.01 * PASS_US * lanes);
     }
+}
+
+START_TEST(planner_is_taught_when_all_is_measured)
+{
+    open_with(60000000);
+    measure_draft();
+    ck_assert_int_eq(planner.draft.largest, 0); /* the target is still to come */
+    measure_all();
+    check_draft_times();
+}
+END_TEST
+
+START_TEST(measurement_that_fails_takes_no_time_away)
+{
+    open_with(60000000);
+    fake.fails_from = 7; /* in the second try */
+    measure_all();
+    ck_assert_int_gt(fake.n, fake.fails_from);
+    check_draft_times();
 }
 END_TEST
 
@@ -143,17 +177,24 @@ START_TEST(measurements_end_when_their_time_is_over)
 END_TEST
 
 /* A request that came between has left its prefix there. */
-START_TEST(sizes_with_too_few_free_blocks_are_left_out)
+START_TEST(draft_is_measured_without_free_blocks_of_the_target)
 {
-    bool is_done;
     open_with(60000000);
-    CHECK_OK(calibration_next(calibration, &is_done, &err));
-    for (int i = 0, last = -1; i < N_BLOCKS - 3; i++) {
-        last = block_pool_take(&pool, last);
-    }
-    measure_draft();
-    ck_assert_int_eq(most_lanes(), 2);
-    ck_assert_int_eq(pool.n_free, 3);
+    take_blocks(0);
+    measure_all();
+    ck_assert_int_eq(most_lanes(), 16);
+}
+END_TEST
+
+/* Not even the first ones, which are made before every other. */
+START_TEST(target_is_not_measured_in_blocks_that_are_taken)
+{
+    open_with(60000000);
+    measure_all();
+    ck_assert_int_eq(pool.n_free, 0);
+    ck_assert_int_eq(planner.step.largest, 0);
+    ck_assert(!planner.is_calibrated);
+    ck_assert(!calibration_is_whole(calibration));
 }
 END_TEST
 
@@ -163,10 +204,12 @@ int main(void)
     TCase *tests = tcase_create("calibration");
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, every_size_is_measured_once_before_one_is_again);
-    tcase_add_test(tests, planner_is_taught_when_all_of_a_model_is_measured);
+    tcase_add_test(tests, planner_is_taught_when_all_is_measured);
     tcase_add_test(tests, size_that_would_let_a_request_wait_longer_is_left_out);
     tcase_add_test(tests, measurements_end_when_their_time_is_over);
-    tcase_add_test(tests, sizes_with_too_few_free_blocks_are_left_out);
+    tcase_add_test(tests, measurement_that_fails_takes_no_time_away);
+    tcase_add_test(tests, draft_is_measured_without_free_blocks_of_the_target);
+    tcase_add_test(tests, target_is_not_measured_in_blocks_that_are_taken);
     suite_add_tcase(suite, tests);
     return check_main(suite);
 }
