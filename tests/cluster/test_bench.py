@@ -12,10 +12,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from cluster import Cluster, SOURCE, bound, descendants, is_alive, run_all, wait_until
+from far_cluster import FarRanks
 from terminal import Terminal
 
 PROMPTS = [
@@ -399,6 +401,41 @@ def test_clusters_are_started_for_each_number_of_ranks(cluster):
         assert all(row["requests"] == 1 and row["speedup"] for row in rows)
         assert len({row["rounds"] for row in rows if row["K"] == 3}) <= 2, "one text per prompt"
         assert not [name for name in os.listdir(bench.folder) if name.startswith("outrider.")]
+
+
+class Far(FarRanks, Cluster):
+    """A step takes so long that a pair is not measured for seconds."""
+    delay_s = 0.15
+
+
+def test_cluster_that_serves_is_used_although_it_is_not_measured_in_time(cluster):
+    ended = threading.Event()
+
+    def keep_busy(far, address):
+        """A long text, as soon as there is who serves it: nothing is measured meanwhile."""
+        while not ended.wait(0.1):
+            far.outrider("generate", "Once", "-a", address, "-n", "960", "-K", "0", *GREEDY,
+                         timeout=300)
+
+    with Bench(cluster) as bench, Far(cluster.build) as far:
+        far.coordinator.stop()
+        program = os.path.join(cluster.build, "bin", "outrider-coordinator")
+        address, log = f"unix:{bench.folder}/c", os.path.join(bench.folder, "log")
+        client = threading.Thread(target=keep_busy, args=(far, address))
+        client.start()
+        try:
+            bench.run("-a", address, "--start",
+                      f"exec {program} --target {','.join(far.worker_addresses)}"
+                      f" --draft {far.draft} --listen {address} >{log} 2>&1",
+                      "--start-timeout", "15", "-r", "1", "-n", "4", "--prompts", bench.prompts,
+                      "--warmup", "0", *GREEDY)
+        finally:
+            ended.set()
+            client.join()
+        with open(log, encoding="utf-8") as file:
+            assert " measured " not in file.read()
+        [row] = bench.rows()
+        assert (row["requests"], row["failures"]) == (1, 0), row
 
 
 def ends_all(cluster, bench, signal_number):
