@@ -19,7 +19,9 @@ extern char **environ;
 enum {
     COMMAND_BYTES = 8192,
     LOOK_MS = 100,
-    CALIBRATED_US = 30000000, /* a calibration that takes longer is not waited for */
+    /* A calibration that takes longer is not waited for, nor one that goes on when the time for the
+     * start ends. */
+    CALIBRATED_US = 30000000,
     STOP_LOOK_NS = 20000000,
     STOP_MS = 10000,
     FOLLOWERS_MS = 3000

@@ -36,7 +36,7 @@ struct engine_options {
     int n_client_weights;
     int n_sequences;      /* that have a place at a time, at most SEQUENCES_MAX */
     double step_stretch;  /* coordinator/schedule/scheduler.h */
-    int64_t calibrate_us; /* for measuring a new pair before it serves; 0 = not at all */
+    int64_t calibrate_us; /* for measuring a new pair between requests; 0 = not at all */
     enum staged_mode draft_staged;
     enum append_mode lookup_append;
     int64_t drain_us;          /* for what was accepted, once the queue of jobs is shut */
