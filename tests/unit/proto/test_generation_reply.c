@@ -324,7 +324,8 @@ END_TEST
 
 START_TEST(features_of_scores_keep_every_element)
 {
-    static uint16_t rows[2 * 3 * 16];
+    static uint16_t rows[(FEATURE_WISH_MAX + 2) * 16];
+    const size_t n_sent = 2 * 3 * 16;
     struct score_reply got,
         sent = {.n = 2,
                 .tokens = score_tokens,
@@ -338,7 +339,7 @@ START_TEST(features_of_scores_keep_every_element)
     scores_equal(&sent, &got);
     ck_assert(got.features.first == 100000 && got.features.n == 2 && got.features.n_columns == 3);
     ck_assert_int_eq(got.features.dim, 16);
-    ck_assert_mem_eq(got.features.rows, rows, sizeof rows);
+    ck_assert_mem_eq(got.features.rows, rows, n_sent * sizeof *rows);
     sent.features.n_columns = FEATURE_WISH_MAX + 2;
     sent.features.n = 1;
     CHECK_OK(score_reply_encode(&buf, &sent, &err));
