@@ -161,6 +161,7 @@ out:
 int scores_decode(const Outrider__Generation__V1__ScoreReply *msg, struct arena *arena,
                   struct score_reply *reply, struct error *err)
 {
+    *reply = (struct score_reply){0};
     int rc = codec_read_count(&reply->n, msg->n_tokens, SCORE_TOKENS_MAX, "tokens", err);
     if (rc) return rc;
     struct score_token *tokens = codec_take(arena, msg->n_tokens, sizeof *tokens, err);
