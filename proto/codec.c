@@ -164,6 +164,19 @@ int codec_read_count(int *n, size_t count, size_t max, const char *field, struct
     return 0;
 }
 
+int codec_read_features(struct feature_wish *wish, const uint32_t *boundaries, size_t n,
+                        bool normed, size_t max, struct error *err)
+{
+    int rc = codec_read_count(&wish->n, n, max, "boundaries", err);
+    for (int i = 0; i < wish->n && !rc; i++) {
+        int least = i ? wish->boundaries[i - 1] + 1 : 0;
+        rc = codec_read_int(&wish->boundaries[i], boundaries[i], least, UINT16_MAX,
+                            "boundaries (ascending)", err);
+    }
+    wish->normed = normed;
+    return rc ? error_wrap(err, "features") : 0;
+}
+
 int codec_check_ids(const int32_t *ids, size_t n, const char *field, struct error *err)
 {
     for (size_t i = 0; i < n; i++) {

@@ -58,6 +58,10 @@ int codec_read_int(int *out, uint32_t value, int min, int max, const char *field
                    struct error *err);
 /* *n = count when count <= max. */
 int codec_read_count(int *n, size_t count, size_t max, const char *field, struct error *err);
+/* The fields of a feature wish, whose boundaries ascend and are at most `max` in number; how many
+ * layers there are is not known here. */
+int codec_read_features(struct feature_wish *wish, const uint32_t *boundaries, size_t n,
+                        bool normed, size_t max, struct error *err);
 /* None of the ids is negative. */
 int codec_check_ids(const int32_t *ids, size_t n, const char *field, struct error *err);
 /* The floats of a bytes field, used in place; none of them is NaN or +inf. *floats is NULL when n =

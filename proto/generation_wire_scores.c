@@ -250,20 +250,6 @@ static int score_input_decode(const Outrider__Generation__V1__ScoreRequest *msg,
     }
 }
 
-static int feature_wish_decode(const Outrider__Generation__V1__FeatureWish *msg,
-                               struct feature_wish *wish, struct error *err)
-{
-    if (!msg) return 0;
-    int rc = codec_read_count(&wish->n, msg->n_boundaries, FEATURE_WISH_MAX, "boundaries", err);
-    for (int i = 0; i < wish->n && !rc; i++) {
-        int least = i ? wish->boundaries[i - 1] + 1 : 0;
-        rc = codec_read_int(&wish->boundaries[i], msg->boundaries[i], least, UINT16_MAX,
-                            "boundaries (ascending)", err);
-    }
-    wish->normed = msg->normed;
-    return rc ? error_wrap(err, "features") : 0;
-}
-
 int score_request_decode(const uint8_t *data, size_t len, struct arena *arena,
                          struct score_request *req, struct error *err)
 {
@@ -275,7 +261,11 @@ int score_request_decode(const uint8_t *data, size_t len, struct arena *arena,
     req->adds_no_special = msg->_add_special_tokens_case && !msg->add_special_tokens;
     req->parses_no_special = msg->_parse_special_case && !msg->parse_special;
     if (!rc) rc = codec_read_int(&req->top_n, msg->top_n, 0, SCORE_TOP_MAX, "top_n", err);
-    if (!rc) rc = feature_wish_decode(msg->features, &req->features, err);
+    if (!rc && msg->features) {
+        rc = codec_read_features(&req->features, msg->features->boundaries,
+                                 msg->features->n_boundaries, msg->features->normed,
+                                 FEATURE_WISH_MAX, err);
+    }
     if (rc) *req = (struct score_request){0};
     return rc;
 }

@@ -214,22 +214,6 @@ static int lanes_decode(const Outrider__Target__V1__StepRequest *msg, struct are
     return rc;
 }
 
-/* The model's layers are not known here; the ranks check that there are as many. */
-static int features_decode(const Outrider__Target__V1__FeatureWish *msg, struct feature_wish *wish,
-                           struct error *err)
-{
-    if (!msg) return 0;
-    int rc =
-        codec_read_count(&wish->n, msg->n_boundaries, FEATURE_BOUNDARIES_MAX, "boundaries", err);
-    for (int i = 0; i < wish->n && !rc; i++) {
-        int least = i ? wish->boundaries[i - 1] + 1 : 0;
-        rc = codec_read_int(&wish->boundaries[i], msg->boundaries[i], least, UINT16_MAX,
-                            "boundaries (ascending)", err);
-    }
-    wish->normed = msg->normed;
-    return rc ? error_wrap(err, "features") : 0;
-}
-
 static int more_decode(const Outrider__Target__V1__StepRequest *msg, struct arena *arena,
                        struct step *step, struct error *err)
 {
@@ -264,7 +248,11 @@ int step_decode(const uint8_t *data, size_t len, struct arena *arena, struct ste
         goto out;
     }
     step->id = msg->id;
-    TRY(features_decode(msg->features, &step->features, err));
+    if (msg->features) {
+        TRY(codec_read_features(&step->features, msg->features->boundaries,
+                                msg->features->n_boundaries, msg->features->normed,
+                                FEATURE_BOUNDARIES_MAX, err));
+    }
     if (msg->n_more_rows && feature_wish_columns(&step->features)) {
         rc = error_set(err, ERR_FORMAT, "features are wanted of more_rows, which have none");
         goto out;
