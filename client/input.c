@@ -94,3 +94,22 @@ int input_read_ids(void *field, const char *option, const char *text, struct err
 {
     return input_ids(field, option, text, err);
 }
+
+int input_json_ids(struct token_ids *ids, const json_t *list, const char *key, const char *place,
+                   struct error *err)
+{
+    if (list && !json_is_array(list)) {
+        return error_set(err, ERR_FORMAT, "%s: %s is no list of token ids", place, key);
+    }
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        json_int_t value = json_is_integer(item) ? json_integer_value(item) : -1;
+        if (value < 0 || value > INT32_MAX) {
+            return error_set(err, ERR_FORMAT, "%s: item %zu of %s is no token id", place, i, key);
+        }
+        int32_t id = (int32_t)value;
+        int rc = token_ids_append(ids, &id, 1, err);
+        if (rc) return rc;
+    }
+    return 0;
+}

@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "base/error.h"
+#include "base/text/json.h"
 #include "base/text/option_table.h"
 #include "model/tokenizer/tokenizer.h"
 
@@ -28,3 +29,8 @@ void input_close(struct input *input);
 int input_ids(struct token_ids *ids, const char *option, const char *text, struct error *err);
 /* Does so for a row of an option table, whose field is a struct token_ids. */
 option_read input_read_ids;
+
+/* Appends to ids the token ids of a JSON list, the value of `key` at `place`. NULL: there is no
+ * list. Errors: ERR_FORMAT it is no list, or an item is no token id; ERR_NO_MEMORY. */
+int input_json_ids(struct token_ids *ids, const json_t *list, const char *key, const char *place,
+                   struct error *err);

@@ -8,6 +8,7 @@
 #include "base/system/file.h"
 #include "base/text/ending.h"
 #include "base/text/json.h"
+#include "client/input.h"
 
 enum { FILE_BYTES_MAX = 256 << 20, PLACE_BYTES = 300 };
 
@@ -32,23 +33,6 @@ static int encode(const struct tokenizer *tok, const char *text, size_t len, con
     return rc ? error_wrap(err, "%s", place) : 0;
 }
 
-static int add_ids(const json_t *list, const char *key, const char *place, struct token_ids *ids,
-                   struct error *err)
-{
-    int rc = 0;
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *item = json_array_get(list, i);
-        json_int_t value = json_is_integer(item) ? json_integer_value(item) : -1;
-        if (value < 0 || value > INT32_MAX) {
-            return error_set(err, ERR_FORMAT, "%s: item %zu of %s is no token id", place, i, key);
-        }
-        int32_t id = (int32_t)value;
-        TRY(token_ids_append(ids, &id, 1, err));
-    }
-out:
-    return rc;
-}
-
 /* One half of a text: KEY as a text or KEY_ids as a list. */
 static int read_half(const json_t *object, const char *key, const struct tokenizer *tok,
                      const char *place, struct token_ids *ids, struct error *err)
@@ -57,10 +41,7 @@ static int read_half(const json_t *object, const char *key, const struct tokeniz
     snprintf(key_ids, sizeof key_ids, "%s_ids", key);
     const json_t *list = json_member(object, key_ids);
     const char *text = NULL;
-    if (list && !json_is_array(list)) {
-        return error_set(err, ERR_FORMAT, "%s: %s is no list of token ids", place, key_ids);
-    }
-    if (list) return add_ids(list, key_ids, place, ids, err);
+    if (list) return input_json_ids(ids, list, key_ids, place, err);
     int rc = json_read_string(object, key, &text, place, err);
     if (rc || !text) return rc;
     return encode(tok, text, strlen(text), place, ids, err);

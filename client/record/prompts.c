@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/system/file.h"
 #include "base/text/json.h"
+#include "client/input.h"
 
 enum { FILE_BYTES_MAX = 256 << 20, PLACE_BYTES = 300 };
 
@@ -22,26 +23,6 @@ void record_prompts_free(struct record_prompts *prompts)
     *prompts = (struct record_prompts){0};
 }
 
-static int read_ids(const json_t *object, const char *key, const char *place, struct token_ids *ids,
-                    struct error *err)
-{
-    const json_t *list = json_member(object, key);
-    if (list && !json_is_array(list)) {
-        return error_set(err, ERR_FORMAT, "%s: %s is no list of token ids", place, key);
-    }
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *item = json_array_get(list, i);
-        json_int_t value = json_is_integer(item) ? json_integer_value(item) : -1;
-        if (value < 0 || value > INT32_MAX) {
-            return error_set(err, ERR_FORMAT, "%s: item %zu of %s is no token id", place, i, key);
-        }
-        int32_t id = (int32_t)value;
-        int rc = token_ids_append(ids, &id, 1, err);
-        if (rc) return rc;
-    }
-    return 0;
-}
-
 static int read_line(struct record_prompts *prompts, const char *line, size_t len, int number,
                      const char *place, struct error *err)
 {
@@ -53,8 +34,9 @@ static int read_line(struct record_prompts *prompts, const char *line, size_t le
     struct record_prompt *prompt = &prompts->data[prompts->n++];
     *prompt = (struct record_prompt){.line = number};
     TRY(json_read_string(object, "prompt", &text, place, err));
-    TRY(read_ids(object, "prompt_ids", place, &prompt->ids, err));
-    TRY(read_ids(object, "answer_ids", place, &prompt->answer, err));
+    TRY(input_json_ids(&prompt->ids, json_member(object, "prompt_ids"), "prompt_ids", place, err));
+    TRY(input_json_ids(&prompt->answer, json_member(object, "answer_ids"), "answer_ids", place,
+                       err));
     if (!text == !prompt->ids.n) {
         rc = error_set(err, ERR_FORMAT,
                        "%s: give either \"prompt\", a text, or \"prompt_ids\", at least one id",
