@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "bench/bench_model.h"
 #include "bench/options.h"
 #include "model/checkpoint/head.h"
 #include "model/checkpoint/head_readings.h"
@@ -24,7 +25,7 @@
 
 enum {
     TEXT_MAX = 2048,
-    BLOCKS_MAX = TEXT_MAX / 16 + 2,
+    BLOCKS_MAX = TEXT_MAX / KV_BLOCK_TOKENS + 2,
     GUESSES = 5,
     READINGS_MAX = HEAD_READINGS_MAX + 1,
     CHUNK = 64,
@@ -40,15 +41,9 @@ struct settings {
     float temperature;
 };
 
-struct side {
-    struct checkpoint *ck;
-    struct backend *be;
-    struct model *model;
-};
-
 struct trial {
     const struct settings *settings;
-    struct side target, head;
+    struct bench_model target, head;
     struct tokenizer *tok;
     struct arena arena;
     int32_t blocks[BLOCKS_MAX], text[TEXT_MAX], best[TEXT_MAX]; /* best: after text[0 .. i] */
@@ -59,28 +54,16 @@ struct trial {
     int n_right[READINGS_MAX][GUESSES], n_all[READINGS_MAX][GUESSES];
 };
 
-static int side_open(struct side *side, const struct backend_options *options, struct error *err)
+static int side_open(struct bench_model *side, const struct backend_options *options,
+                     struct error *err)
 {
-    int rc = 0;
     const struct model_options mo = {
         .n_kv_blocks = BLOCKS_MAX, .max_tokens = CHUNK, .max_rows = 1, .max_lanes = 1};
-    struct backend_options stored = *options;
-    stored.stored = checkpoint_config(side->ck)->stored;
-    TRY(backend_open(&side->be, &stored, err));
-    TRY(model_open(&side->model, side->ck, comm_single(), side->be, &mo, err));
-out:
-    return rc;
-}
-
-static void side_close(struct side *side)
-{
-    model_close(side->model);
-    if (side->be) side->be->ops->close(side->be);
-    checkpoint_close(side->ck);
+    return bench_model_open(side, options, &mo, err);
 }
 
 /* The best column of row 0 as an id. */
-static int best_of(struct trial *t, struct side *side, int32_t *id, struct error *err)
+static int best_of(struct trial *t, struct bench_model *side, int32_t *id, struct error *err)
 {
     struct select_item item;
     int n = 0;
@@ -323,8 +306,8 @@ int main(int argc, char **argv)
     trial.settings = &s;
     int rc = run(&trial, &err);
     if (rc) fprintf(stderr, "bench_head: %s\n", err.text);
-    side_close(&trial.head);
-    side_close(&trial.target);
+    bench_model_close(&trial.head);
+    bench_model_close(&trial.target);
     tokenizer_close(trial.tok);
     arena_close(&trial.arena);
     free(trial.features);

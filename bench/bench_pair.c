@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "bench/bench_model.h"
 #include "bench/bench_util.h"
 #include "bench/options.h"
 #include "model/logits/select.h"
@@ -35,9 +36,7 @@ struct settings {
 
 /* A model, and how far its KV has been written for the current text. */
 struct side {
-    struct checkpoint *ck;
-    struct backend *be;
-    struct model *model;
+    struct bench_model m;
     int n_kv;
 };
 
@@ -66,20 +65,10 @@ static int side_open(struct side *side, const char *name, const struct backend_o
                                      .max_tokens = CHUNK + DRAFT_MAX,
                                      .max_rows = DRAFT_MAX + 1,
                                      .max_lanes = 1};
-    TRY(checkpoint_open(&side->ck, name, err));
-    struct backend_options stored = *backend;
-    stored.stored = checkpoint_config(side->ck)->stored;
-    TRY(backend_open(&side->be, &stored, err));
-    TRY(model_open(&side->model, side->ck, comm_single(), side->be, &mo, err));
+    TRY(checkpoint_open(&side->m.ck, name, err));
+    TRY(bench_model_open(&side->m, backend, &mo, err));
 out:
     return rc;
-}
-
-static void side_close(struct side *side)
-{
-    model_close(side->model);
-    if (side->be) side->be->ops->close(side->be);
-    checkpoint_close(side->ck);
 }
 
 /* Feeds text[n_kv .. end) and asks for the rows after the last n_rows tokens. */
@@ -94,7 +83,7 @@ static int side_feed(struct pair *p, struct side *side, int end, int n_rows, str
         for (int i = 0; i < n_rows; i++) {
             rows[i] = (struct forward_row){0, n - n_rows + i};
         }
-        TRY(model_forward(side->model, &lane, 1, rows, is_last ? n_rows : 0, err));
+        TRY(model_forward(side->m.model, &lane, 1, rows, is_last ? n_rows : 0, err));
         side->n_kv += n;
     }
 out:
@@ -113,7 +102,7 @@ static int propose(struct pair *p, int k, struct error *err)
             .p = arena_take(&p->arena, support, sizeof(float)),
         };
         if (!p->q[i].ids || !p->q[i].p) return error_set(err, ERR_NO_MEMORY, "no room for q");
-        TRY(model_best(p->draft.model, 0, n_best, &p->arena, p->scratch, &n, err));
+        TRY(model_best(p->draft.m.model, 0, n_best, &p->arena, p->scratch, &n, err));
         sampling_draft_best(p->scratch, n, &p->params, &p->q[i]);
         p->text[p->n_text + i] = sparse_draw(&p->q[i], rng_uniform(&at, RNG_DRAFT, 0));
     }
@@ -127,7 +116,7 @@ static int verify(struct pair *p, int k, struct target_row *rows, struct error *
     struct target_want wants[DRAFT_MAX + 1];
     struct row_wish wishes[DRAFT_MAX + 1];
     struct row_query queries[DRAFT_MAX + 1];
-    int rc = 0, n_slices = model_shard(p->target.model)->n_slices;
+    int rc = 0, n_slices = model_shard(p->target.m.model)->n_slices;
     struct slice_row *slices = arena_take(&p->arena, (size_t)((k + 1) * n_slices), sizeof *slices);
     if (!slices) return error_set(err, ERR_NO_MEMORY, "no room for the rows");
     TRY(side_feed(p, &p->target, p->n_text + k, k + 1, err));
@@ -138,11 +127,11 @@ static int verify(struct pair *p, int k, struct target_row *rows, struct error *
         target_row_wish(&wants[i], &wishes[i]);
         queries[i] = (struct row_query){i, &wishes[i]};
     }
-    TRY(model_answer(p->target.model, queries, k + 1, &p->arena, slices, err));
+    TRY(model_answer(p->target.m.model, queries, k + 1, &p->arena, slices, err));
     for (int i = 0; i <= k; i++) {
         bool more;
         const struct target_slices all = {slices + i * n_slices, n_slices,
-                                          model_shard(p->target.model)->n_vocab};
+                                          model_shard(p->target.m.model)->n_vocab};
         TRY(target_row_merge(&all, &wants[i], &wishes[i], &p->arena, &rows[i], &more, err));
     }
 out:
@@ -187,7 +176,7 @@ static double run_text(struct pair *p, int k, uint64_t seed, struct error *err)
 {
     const struct settings *s = p->settings;
     const struct rng_address at = {seed, 0, 0};
-    int n_vocab = model_shard(p->target.model)->n_vocab;
+    int n_vocab = model_shard(p->target.m.model)->n_vocab;
     p->seed = seed;
     p->n_text = s->context;
     for (int i = 0; i < p->n_text; i++) {
@@ -270,13 +259,13 @@ static int run(struct pair *p, const struct settings *s, struct error *err)
     TRY(mem_array(&p->scratch, (size_t)s->support, sizeof *p->scratch, err));
     TRY(side_open(&p->target, s->target, &s->backend, err));
     TRY(side_open(&p->draft, s->draft, &draft, err));
-    if (model_shard(p->target.model)->n_vocab != model_shard(p->draft.model)->n_vocab) {
+    if (model_shard(p->target.m.model)->n_vocab != model_shard(p->draft.m.model)->n_vocab) {
         return error_set(err, ERR_ARGUMENT, "%s and %s have vocabularies of %d and %d", s->target,
-                         s->draft, model_shard(p->target.model)->n_vocab,
-                         model_shard(p->draft.model)->n_vocab);
+                         s->draft, model_shard(p->target.m.model)->n_vocab,
+                         model_shard(p->draft.m.model)->n_vocab);
     }
     printf("target %s on %s, draft %s on %s, temperature %g, %d tokens, %d pairs\n", s->target,
-           p->target.be->ops->arithmetic, s->draft, p->draft.be->ops->arithmetic,
+           p->target.m.be->ops->arithmetic, s->draft, p->draft.m.be->ops->arithmetic,
            (double)s->temperature, s->n_tokens, s->n_pairs);
     printf("  K   K tok/s     plain  speed-up (quartiles)   design 7   alpha  tok/rd   t_d us  "
            "t_v(1) us  t_v(K+1)\n");
@@ -328,8 +317,8 @@ int main(int argc, char **argv)
     }
     int rc = run(&pair, &s, &err);
     if (rc) fprintf(stderr, "bench_pair: %s\n", err.text);
-    side_close(&pair.target);
-    side_close(&pair.draft);
+    bench_model_close(&pair.target.m);
+    bench_model_close(&pair.draft.m);
     arena_close(&pair.arena);
     free(pair.scratch);
     return rc ? 1 : 0;
