@@ -94,7 +94,8 @@ static const struct option_row rows[] = {
      .help = "Record the N best tokens after each token with their log-probabilities, 0 to 64"},
     {"out", 0, "FOLDER", OPTION_FIELD(struct record_options, out),
      .help = "Write NUMBER.safetensors there for each line; those that are there already are "
-             "left as they are, so a command that was interrupted can be given again"},
+             "left as they are, whatever they hold, so a command that was interrupted can be given "
+             "again"},
     {"part", 0, "K/N", .read = read_part,
      .help = "Record every N-th text alone, from text K on, so that N commands share the work"},
     {0},
