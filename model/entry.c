@@ -57,11 +57,17 @@ void entry_close(struct entry *entry, struct backend *be)
     *entry = (struct entry){0};
 }
 
+void entry_begin(struct entry *entry)
+{
+    entry->has_target = false;
+}
+
 void entry_place(struct entry *entry, int first, int n, const uint16_t *features, bool is_recycled)
 {
     size_t from = (size_t)(is_recycled ? entry->dim : features_width(entry->head));
     size_t width = (size_t)entry->width;
     assert(first + n <= entry->max_tokens);
+    entry->has_target |= n > 0 && !is_recycled;
     for (int i = 0; i < n; i++) {
         uint16_t *row = entry->host + (size_t)(first + i) * width;
         memcpy(row, features + (size_t)i * from, from * sizeof *row);
@@ -106,7 +112,7 @@ void entry_forward(const struct entry *entry, struct backend *be, const struct b
     const struct entry_weights *w = &weights->entry;
     const struct head_entry *e = &entry->head->entry;
     size_t dim = (size_t)entry->dim;
-    if (e->has_fc) fuse(entry, be, step, w, norm_eps, x);
+    if (e->has_fc && entry->has_target) fuse(entry, be, step, w, norm_eps, x);
     ops->feature_rows(be, step, x, entry->dim, e->has_fc);
     ops->embed(be, step, entry->embedded);
     const struct norm_part token = {.x = entry->embedded,

@@ -22,6 +22,7 @@ struct entry {
     uint16_t *joined;  /* [2 D] the embedding and the feature, in the head's order */
     uint16_t *host;    /* [max_tokens][width] of the step; host memory, like the next one */
     int32_t *recycled; /* [max_tokens] */
+    bool has_target;   /* a row of the step has features of the target, so fc is computed */
 };
 
 /* Keeps head. Errors: ERR_NO_MEMORY, ERR_UNAVAILABLE, ERR_UNSUPPORTED features that are too wide
@@ -30,6 +31,8 @@ int entry_open(struct entry *entry, const struct head_config *head, int dim, int
                struct backend *be, struct error *err);
 void entry_close(struct entry *entry, struct backend *be);
 
+/* A step begins. */
+void entry_begin(struct entry *entry);
 /* Places the features of rows first .. + n: [n][A Ht], or [n][D] where they are recycled. */
 void entry_place(struct entry *entry, int first, int n, const uint16_t *features, bool is_recycled);
 

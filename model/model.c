@@ -514,7 +514,7 @@ static int forward(struct model *m, const struct forward_lane *lanes, int n_lane
                                       .feature_width = m->entry.width,
                                       .rows = m->row_index,
                                       .n_rows = n_rows,
-                                      .variant = m->features.variant};
+                                      .variant = 2 * m->features.variant + m->entry.has_target};
     TRY(m->be->ops->begin(m->be, &step, &replayed, err));
     while (again) {
         if (!replayed) TRY(forward_step(m, &step, err));
@@ -563,6 +563,7 @@ int model_forward_head(struct model *m, const struct forward_lane *lanes,
 {
     int n = 0;
     assert(m->entry.head);
+    entry_begin(&m->entry);
     for (int i = 0; i < n_lanes; i++) {
         entry_place(&m->entry, n, lanes[i].n_tokens, features[i].rows, features[i].is_recycled);
         n += lanes[i].n_tokens;
