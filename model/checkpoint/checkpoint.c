@@ -33,7 +33,8 @@ static void hash_head(XXH3_state_t *state, const struct head_config *head)
     const int32_t words[] = {(int32_t)head->format, e->n_features,      e->feature_dim,
                              (int32_t)e->norms,     e->has_fc,          e->feature_first,
                              e->keeps_normed,       e->norms_input,     head->has_final_norm,
-                             head->recycles_normed, head->reads_normed, head->n_columns};
+                             head->recycles_normed, head->reads_normed, head->n_columns,
+                             head->mask_token_id};
     XXH3_64bits_update(state, words, sizeof words);
 }
 
@@ -109,6 +110,11 @@ static int check_and_hash(struct checkpoint *ck, struct error *err)
     if (ck->head_ids) {
         size_t n = (size_t)ck->head->n_columns;
         XXH3_64bits_update(state, ck->head_ids, n * sizeof *ck->head_ids);
+    }
+    if (ck->head_mask) {
+        const struct head_entry *e = &ck->head->entry;
+        size_t n = (size_t)e->n_features * (size_t)e->feature_dim;
+        XXH3_64bits_update(state, ck->head_mask, n * sizeof *ck->head_mask);
     }
     if (ck->layers) {
         XXH3_64bits_update(state, ck->layers, (size_t)ck->cfg.n_layers * sizeof *ck->layers);

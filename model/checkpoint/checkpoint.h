@@ -3,10 +3,10 @@
  * model
  *   "synthetic:SHAPE,seed=S[,layers=L][,vocab=V][,core=N,tail=R][,agree=A[,core=N]][,draft=N]
  *    [,blocks=KIND]"
- * whose elements are computed when they are read (synthetic_elements.h), the same for every way of
- * sharding. SHAPE is a name such as llama-3.1-8b or tiny, or the path of a config.json. With
- * blocks=q4_k the matrices are in blocks of this kind, as those of a GGUF file
- * (synthetic_blocks.h).
+ * whose elements are computed when they are read (model/numerics/synthetic_elements.h), the same
+ * for every way of sharding. SHAPE is a name such as llama-3.1-8b or tiny, or the path of a
+ * config.json. With blocks=q4_k the matrices are in blocks of this kind, as those of a GGUF file
+ * (model/numerics/synthetic_blocks.h).
  *
  * Pairs. "...,agree=A" is a target and "...,agree=A,draft=1" its draft: the target's first layer,
  * final norm and head, bit for bit. What the target's other layers add is scaled so that alpha of

@@ -119,6 +119,23 @@ static void set_feature_norms(struct opening *o)
 
 /* ---- formats ---- */
 
+/* A single feature that the layers read as it is. */
+static int check_without_fc(const struct opening *o, struct error *err)
+{
+    const struct head_entry *entry = &o->head->entry;
+    int dim = o->ck->cfg.dim;
+    if (entry->feature_dim != dim) {
+        return error_set(err, ERR_FORMAT,
+                         "%s: features of width %d do not fit a head of width %d without %s",
+                         o->ck->name, entry->feature_dim, dim, o->head->names[HEAD_FC]);
+    }
+    if (!o->claims.has_features_norm && !o->claims.has_fc_norms && !entry->has_fc_bias) return 0;
+    return error_set(err, ERR_UNSUPPORTED,
+                     "%s: config.json or a bias speaks of what is done around %s, which is not "
+                     "there",
+                     o->ck->name, o->head->names[HEAD_FC]);
+}
+
 /* The number of features follows from the width of fc. */
 static int count_features(struct opening *o, struct error *err)
 {
@@ -128,7 +145,7 @@ static int count_features(struct opening *o, struct error *err)
     entry->has_fc = fc != NULL;
     entry->has_fc_bias = tensor_of(o, HEAD_FC_BIAS) != NULL;
     entry->n_features = 1;
-    if (!fc && o->claims.is_single) return 0;
+    if (!fc && o->claims.is_single) return check_without_fc(o, err);
     if (!fc) {
         return error_set(err, ERR_FORMAT, "%s lacks the tensor %s", o->ck->name,
                          o->head->names[HEAD_FC]);
@@ -353,7 +370,7 @@ int checkpoint_open_head_folder(struct checkpoint *ck, struct config_rest *rest,
     TRY(checkpoint_read_config(ck, path, &text, &len, err));
     TRY(head_config_parse(o.head, &o.claims, &ck->cfg, rest, text, len, path, err));
     TRY(open_tensors(ck, err));
-    checkpoint_sort_tensors(ck);
+    TRY(checkpoint_sort_names(ck, err));
     TRY(find_layers(&o, err));
     set_names(&o);
     TRY(settle_format(&o, err));

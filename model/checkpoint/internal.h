@@ -120,6 +120,9 @@ void checkpoint_shape_names(char *text, size_t text_bytes);
 /* tensors.c: sorts the tensors by name, as lookups need them; checkpoint_open calls it once. The
  * tensor of this name in the files; NULL: there is none. */
 void checkpoint_sort_tensors(struct checkpoint *ck);
+/* As checkpoint_sort_tensors, but two of one name are refused, because which of them is read would
+ * be left to chance. Errors: ERR_FORMAT. */
+int checkpoint_sort_names(struct checkpoint *ck, struct error *err);
 const struct tensor *checkpoint_tensor(const struct checkpoint *ck, const char *name);
 /* True if a matrix of this name is packed, in a model of int8 or int4. */
 bool checkpoint_is_packed(const struct checkpoint *ck, const char *name);

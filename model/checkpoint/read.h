@@ -1,5 +1,5 @@
 /* The elements of one tensor as numbers: from the bytes of a mapped file, or made on the fly for a
- * synthetic model (synthetic_elements.h). Reads may come from several threads. */
+ * synthetic model (model/numerics/synthetic_elements.h). Reads may come from several threads. */
 #pragma once
 
 #include <stddef.h>

@@ -233,20 +233,6 @@ static int rename_tensor(struct renaming *r, const struct tensor *tensor, struct
     return 0;
 }
 
-/* Two tensors of one name: which of them is read would be left to chance. */
-static int check_names(struct checkpoint *ck, struct error *err)
-{
-    checkpoint_sort_tensors(ck);
-    for (size_t i = 1; i < ck->n_tensors; i++) {
-        if (strcmp(ck->tensors[i - 1].name, ck->tensors[i].name) != 0) continue;
-        return error_set(err, ERR_FORMAT,
-                         "%s has the tensor %.100s twice, under two names or once by itself and "
-                         "once as a part of another; take one of them away",
-                         ck->name, ck->tensors[i].name);
-    }
-    return 0;
-}
-
 int checkpoint_rename_tensors(struct checkpoint *ck, bool is_text_part, struct error *err)
 {
     const struct model_family *family = family_of_architecture(ck->cfg.architecture);
@@ -262,7 +248,7 @@ int checkpoint_rename_tensors(struct checkpoint *ck, bool is_text_part, struct e
     ck->tensors = r.out;
     ck->n_tensors = r.n;
     r.out = NULL;
-    rc = check_names(ck, err);
+    rc = checkpoint_sort_names(ck, err);
 out:
     free(r.out);
     return rc;

@@ -1,5 +1,6 @@
 /* Synthetic models: a shape, a seed, and elements that are computed when they are read
- * (synthetic_elements.h). A tensor's random stream is the hash of its name and the model's seed.
+ * (model/numerics/synthetic_elements.h). A tensor's random stream is the hash of its name and the
+ * model's seed.
  *
  * Scales, with D the width, L the layers of the shape, V the vocabulary:
  *   q k v gate up   1 / sqrt(D): a normed input gives outputs of about 1

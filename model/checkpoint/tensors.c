@@ -16,6 +16,19 @@ void checkpoint_sort_tensors(struct checkpoint *ck)
     qsort(ck->tensors, ck->n_tensors, sizeof *ck->tensors, tensor_by_name);
 }
 
+int checkpoint_sort_names(struct checkpoint *ck, struct error *err)
+{
+    checkpoint_sort_tensors(ck);
+    for (size_t i = 1; i < ck->n_tensors; i++) {
+        if (strcmp(ck->tensors[i - 1].name, ck->tensors[i].name) != 0) continue;
+        return error_set(err, ERR_FORMAT,
+                         "%s has the tensor %.100s twice, in two files, under two names or once by "
+                         "itself and once as a part of another; take one of them away",
+                         ck->name, ck->tensors[i].name);
+    }
+    return 0;
+}
+
 const struct tensor *checkpoint_tensor(const struct checkpoint *ck, const char *name)
 {
     struct tensor wanted = {.name = name};

@@ -15,6 +15,7 @@
 #include "model/checkpoint/safetensors.h"
 #include "model/numerics/numerics.h"
 #include "tests/support/check_util.h"
+#include "tests/support/write_file.h"
 
 #define GOLDEN SOURCE_DIR "/tests/golden/models/"
 #define TALES  SOURCE_DIR "/deploy/models/tales/"
@@ -42,18 +43,6 @@ static void remove_dir(void)
     rmdir(dir);
 }
 
-static void write_file(const char *name, const void *head, size_t head_len, const void *data,
-                       size_t len)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    FILE *file = fopen(path, "wb");
-    ck_assert_ptr_nonnull(file);
-    ck_assert_uint_eq(fwrite(head, 1, head_len, file), head_len);
-    if (len) ck_assert_uint_eq(fwrite(data, 1, len, file), len);
-    ck_assert_int_eq(fclose(file), 0);
-}
-
 /* The golden model "llama_untied" taken apart, so that tests can put it together wrongly. */
 static json_t *header;
 static struct file_view original;
@@ -65,7 +54,7 @@ static void take_apart(void)
     struct file_view config;
     make_dir();
     CHECK_OK(file_map(&config, GOLDEN "llama_untied/config.json", &err));
-    write_file("config.json", config.data, config.size_bytes, NULL, 0);
+    write_file(dir, "config.json", config.data, config.size_bytes, NULL, 0);
     file_unmap(&config);
     CHECK_OK(file_map(&original, GOLDEN "llama_untied/model.safetensors", &err));
     size_t len = original.data[0] | (size_t)original.data[1] << 8;
@@ -90,7 +79,7 @@ static void store(const char *file, const json_t *table, const uint8_t *bytes, s
     for (int i = 0; i < 8; i++) {
         text[i] = (char)(n >> (8 * i));
     }
-    write_file(file, text, n + 8, bytes, len);
+    write_file(dir, file, text, n + 8, bytes, len);
 }
 
 static const char *in_dir(const char *name)
@@ -254,7 +243,7 @@ START_TEST(equal_tensors_in_other_files_have_the_same_fingerprint)
     }
     json_t *index = json_pack("{s:o}", "weight_map", map);
     char *text = json_dumps(index, 0);
-    write_file("model.safetensors.index.json", text, strlen(text), NULL, 0);
+    write_file(dir, "model.safetensors.index.json", text, strlen(text), NULL, 0);
     CHECK_OK(checkpoint_open(&ck, dir, &err));
     ck_assert_uint_eq(checkpoint_fingerprint(ck), wanted);
     checkpoint_close(ck);
@@ -284,7 +273,7 @@ static void store_index(const char *tensor, const char *file)
 {
     char text[256];
     snprintf(text, sizeof text, "{\"weight_map\":{\"%s\":\"%s\"}}", tensor, file);
-    write_file("model.safetensors.index.json", text, strlen(text), NULL, 0);
+    write_file(dir, "model.safetensors.index.json", text, strlen(text), NULL, 0);
 }
 
 START_TEST(wrong_indexes_are_refused)
@@ -303,7 +292,7 @@ START_TEST(wrong_indexes_are_refused)
     static const char missing[] = "{\"weight_map\":{\"a\":\"z.safetensors\",\"b\":"
                                   "\"y.safetensors\",\"c\":\"z.safetensors\","
                                   "\"model.norm.weight\":\"here.safetensors\"}}";
-    write_file("model.safetensors.index.json", missing, sizeof missing - 1, NULL, 0);
+    write_file(dir, "model.safetensors.index.json", missing, sizeof missing - 1, NULL, 0);
     CHECK_ERR(open_dir(), ERR_NOT_FOUND,
               "names 3 files, of which 2 are not there: y.safetensors and others");
     unlink(in_dir("here.safetensors"));
@@ -312,11 +301,11 @@ START_TEST(wrong_indexes_are_refused)
     CHECK_ERR(open_dir(), ERR_FORMAT, "\"no.such.tensor\" is not in part.safetensors");
     store_index("model.norm.weight", "part.safetensors"); /* what the file has counts, too */
     CHECK_OK(open_dir());
-    write_file("model.safetensors.index.json", "{\"weight_map\":[1]}", 18, NULL, 0);
+    write_file(dir, "model.safetensors.index.json", "{\"weight_map\":[1]}", 18, NULL, 0);
     CHECK_ERR(open_dir(), ERR_FORMAT, "lacks the object \"weight_map\"");
-    write_file("model.safetensors.index.json", "[]", 2, NULL, 0);
+    write_file(dir, "model.safetensors.index.json", "[]", 2, NULL, 0);
     CHECK_ERR(open_dir(), ERR_FORMAT, "weight_map");
-    write_file("model.safetensors.index.json", "{\"weight_map\":{}}", 17, NULL, 0);
+    write_file(dir, "model.safetensors.index.json", "{\"weight_map\":{}}", 17, NULL, 0);
     CHECK_ERR(open_dir(), ERR_FORMAT, "or it is empty");
 }
 END_TEST
@@ -325,15 +314,15 @@ END_TEST
 START_TEST(wrong_shards_are_named)
 {
     store_index("model.norm.weight", "part.safetensors");
-    write_file("part.safetensors", original.data, original.size_bytes - 1, NULL, 0);
+    write_file(dir, "part.safetensors", original.data, original.size_bytes - 1, NULL, 0);
     CHECK_ERR(open_dir(), ERR_FORMAT, "part.safetensors is cut short");
-    write_file("part.safetensors", original.data, original.size_bytes, "x", 1);
+    write_file(dir, "part.safetensors", original.data, original.size_bytes, "x", 1);
     CHECK_ERR(open_dir(), ERR_FORMAT, "part.safetensors: ");
-    write_file("part.safetensors", "", 0, NULL, 0);
+    write_file(dir, "part.safetensors", "", 0, NULL, 0);
     CHECK_ERR(open_dir(), ERR_FORMAT, "part.safetensors is no safetensors file: it has 0 bytes");
     struct file_view foreign;
     CHECK_OK(file_map(&foreign, TALES "draft/model.safetensors", &err));
-    write_file("part.safetensors", foreign.data, foreign.size_bytes, NULL, 0);
+    write_file(dir, "part.safetensors", foreign.data, foreign.size_bytes, NULL, 0);
     file_unmap(&foreign);
     CHECK_ERR(open_dir(), ERR_FORMAT, "of part.safetensors has shape");
     store_index("model.layers.77.mlp.up_proj.weight", "part.safetensors");
@@ -350,7 +339,7 @@ START_TEST(an_index_of_another_size_is_remarked)
                  "{\"metadata\":{\"total_size\":%zu},\"weight_map\":{\"model.norm.weight\":"
                  "\"part.safetensors\"}}",
                  data_len + (size_t)off);
-        write_file("model.safetensors.index.json", text, strlen(text), NULL, 0);
+        write_file(dir, "model.safetensors.index.json", text, strlen(text), NULL, 0);
         store("part.safetensors", header, data, data_len);
         CHECK_OK(checkpoint_open(&ck, dir, &err));
         const char *remark = checkpoint_remark(ck, CHECKPOINT_INDEX_SIZE);
@@ -438,18 +427,18 @@ START_TEST(files_beside_the_index_are_named)
     struct checkpoint *ck;
     store("model-00001-of-00002.safetensors", header, data, data_len);
     store_index("model.norm.weight", "model-00001-of-00002.safetensors");
-    write_file("consolidated.safetensors", "x", 1, NULL, 0);
+    write_file(dir, "consolidated.safetensors", "x", 1, NULL, 0);
     CHECK_OK(checkpoint_open(&ck, dir, &err));
     ck_assert_ptr_null(checkpoint_remark(ck, CHECKPOINT_STRAY_FILES));
     checkpoint_close(ck);
-    write_file("adapter_model.safetensors", "x", 1, NULL, 0);
-    write_file("model-00003-of-00003.safetensors", "x", 1, NULL, 0);
+    write_file(dir, "adapter_model.safetensors", "x", 1, NULL, 0);
+    write_file(dir, "model-00003-of-00003.safetensors", "x", 1, NULL, 0);
     CHECK_OK(checkpoint_open(&ck, dir, &err));
     const char *remark = checkpoint_remark(ck, CHECKPOINT_STRAY_FILES);
     ck_assert_ptr_nonnull(remark);
     ck_assert_ptr_nonnull(strstr(remark, "2 files of weights that are not read: adapter_model"));
     checkpoint_close(ck);
-    write_file("model-00002-of-00002.safetensors", "x", 1, NULL, 0);
+    write_file(dir, "model-00002-of-00002.safetensors", "x", 1, NULL, 0);
     CHECK_ERR(open_dir(), ERR_FORMAT, "does not name the file model-00002-of-00002.safetensors");
 }
 END_TEST
@@ -463,7 +452,7 @@ START_TEST(files_that_contradict_each_other_are_refused)
     store("b.safetensors", header, copy, data_len);
     static const char index[] = "{\"weight_map\":{\"model.norm.weight\":\"a.safetensors\","
                                 "\"lm_head.weight\":\"b.safetensors\"}}";
-    write_file("model.safetensors.index.json", index, sizeof index - 1, NULL, 0);
+    write_file(dir, "model.safetensors.index.json", index, sizeof index - 1, NULL, 0);
     CHECK_ERR(open_dir(), ERR_FORMAT, "two of its files have different tensors");
     ck_assert(strstr(err.text, ": a.safetensors and b.safetensors") ||
               strstr(err.text, ": b.safetensors and a.safetensors"));
@@ -552,11 +541,11 @@ START_TEST(damaged_files_are_refused)
     CHECK_ERR(open_dir(), ERR_FORMAT, "is cut short");
     store("model.safetensors", header, data, 0);
     CHECK_ERR(open_dir(), ERR_FORMAT, "is cut short");
-    write_file("model.safetensors", original.data, 100, NULL, 0);
+    write_file(dir, "model.safetensors", original.data, 100, NULL, 0);
     CHECK_ERR(open_dir(), ERR_FORMAT, "is cut short: a header of");
-    write_file("model.safetensors", "", 0, NULL, 0);
+    write_file(dir, "model.safetensors", "", 0, NULL, 0);
     CHECK_ERR(open_dir(), ERR_FORMAT, "it has 0 bytes");
-    write_file("config.json", "{", 1, NULL, 0);
+    write_file(dir, "config.json", "{", 1, NULL, 0);
     CHECK_ERR(open_dir(), ERR_FORMAT, "config.json is not JSON");
 }
 END_TEST
@@ -581,7 +570,7 @@ START_TEST(a_gguf_file_of_a_folder_is_named)
     struct checkpoint *ck;
     char path[512];
     make_dir();
-    write_file("x.gguf", "GGUF\3", 5, NULL, 0);
+    write_file(dir, "x.gguf", "GGUF\3", 5, NULL, 0);
     snprintf(path, sizeof path, "has no config.json, but a GGUF file; name that file: %s/x.gguf",
              dir);
     CHECK_ERR(open_dir(), ERR_NOT_FOUND, path);

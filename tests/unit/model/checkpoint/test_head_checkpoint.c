@@ -13,6 +13,7 @@
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/head_readings.h"
 #include "tests/support/check_util.h"
+#include "tests/support/write_file.h"
 
 #define HEADS  SOURCE_DIR "/tests/golden/heads/"
 #define MODELS SOURCE_DIR "/tests/golden/models/"
@@ -25,18 +26,6 @@ static char dir[64];
 static json_t *config, *header;
 static uint8_t *data;
 static size_t data_len;
-
-static void write_file(const char *name, const void *head, size_t head_len, const void *rest,
-                       size_t len)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    FILE *file = fopen(path, "wb");
-    ck_assert_ptr_nonnull(file);
-    ck_assert_uint_eq(fwrite(head, 1, head_len, file), head_len);
-    if (len) ck_assert_uint_eq(fwrite(rest, 1, len, file), len);
-    ck_assert_int_eq(fclose(file), 0);
-}
 
 static void take_apart(const char *name)
 {
@@ -63,18 +52,20 @@ static void put_together(void)
     char text[32768], table[32768];
     size_t n = json_dumpb(config, text, sizeof text, 0);
     ck_assert_uint_lt(n, sizeof text);
-    write_file("config.json", text, n, NULL, 0);
+    write_file(dir, "config.json", text, n, NULL, 0);
     n = json_dumpb(header, table + 8, sizeof table - 8, JSON_COMPACT);
     ck_assert_uint_lt(n, sizeof table - 8);
     for (int i = 0; i < 8; i++) {
         table[i] = (char)(n >> (8 * i));
     }
-    write_file("model.safetensors", table, n + 8, data, data_len);
+    write_file(dir, "model.safetensors", table, n + 8, data, data_len);
 }
 
 static void clear_up(void)
 {
-    static const char *const files[] = {"config.json", "model.safetensors", "pytorch_model.bin"};
+    static const char *const files[] = {"config.json",       "model.safetensors",
+                                        "pytorch_model.bin", "a.safetensors",
+                                        "b.safetensors",     "model.safetensors.index.json"};
     char path[512];
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         snprintf(path, sizeof path, "%s/%s", dir, files[i]);
@@ -302,6 +293,10 @@ START_TEST(wrong_values_in_a_config_are_refused)
         {"eagle3_parallel", "mask_token_id", "320", ERR_FORMAT, "outside of the vocabulary"},
         {"eagle3_flat", "model_type", "\"gemma2\"", ERR_UNSUPPORTED,
          "layers of \"model_type\" = \"gemma2\""},
+        {"eagle3_single", "target_hidden_size", "32", ERR_FORMAT,
+         "features of width 32 do not fit a head of width"},
+        {"eagle3_single", "fc_norm", "true", ERR_UNSUPPORTED, "which is not there"},
+        {"eagle3_single", "norm_before_fc", "true", ERR_UNSUPPORTED, "which is not there"},
         {"eagle3_flat", "hidden_act", "\"gelu\"", ERR_UNSUPPORTED, "hidden_act"},
         {"eagle3_flat", "transformer_layer_config", "{}", ERR_FORMAT, ""},
         {"eagle3_flat", "quantization_config",
@@ -332,6 +327,36 @@ START_TEST(missing_and_unknown_tensors_are_refused_by_their_names_in_the_file)
     CHECK_ERR(open_renamed("mimo", "model.mtp_layers.0.input_proj.weight", "t2d_"), ERR_FORMAT,
               "lacks the tensor model.mtp_layers.0.input_proj.weight");
     CHECK_ERR(open_head(MODELS "llama_untied", NULL), ERR_UNSUPPORTED, "is a model and no head");
+}
+END_TEST
+
+/* Two files, both with all of the head. */
+START_TEST(a_tensor_in_two_files_is_refused)
+{
+    char from[512], to[512], text[32768];
+    const char *name;
+    json_t *entry, *map = json_object(), *index = json_pack("{so}", "weight_map", map);
+    take_apart("eagle3_flat");
+    put_together();
+    snprintf(from, sizeof from, "%s/model.safetensors", dir);
+    snprintf(to, sizeof to, "%s/a.safetensors", dir);
+    ck_assert_int_eq(rename(from, to), 0);
+    json_object_foreach(header, name, entry)
+    {
+        bool is_tensor = strcmp(name, "__metadata__") != 0;
+        if (is_tensor) json_object_set_new(map, name, json_string("a.safetensors"));
+    }
+    size_t n = json_dumpb(index, text, sizeof text, 0);
+    write_file(dir, "model.safetensors.index.json", text, n, NULL, 0);
+    CHECK_OK(open_head(dir, NULL));
+    snprintf(from, sizeof from, "%s/b.safetensors", dir);
+    ck_assert_int_eq(link(to, from), 0);
+    json_object_set_new(map, "norm.weight", json_string("b.safetensors"));
+    n = json_dumpb(index, text, sizeof text, 0);
+    write_file(dir, "model.safetensors.index.json", text, n, NULL, 0);
+    CHECK_ERR(open_head(dir, NULL), ERR_FORMAT, "twice, in two files");
+    json_decref(index);
+    clear_up();
 }
 END_TEST
 
@@ -403,7 +428,7 @@ START_TEST(tensors_of_pytorch_are_refused_with_the_way_out)
     put_together();
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
     unlink(path);
-    write_file("pytorch_model.bin", "PK", 2, NULL, 0);
+    write_file(dir, "pytorch_model.bin", "PK", 2, NULL, 0);
     CHECK_ERR(open_head(dir, NULL), ERR_UNSUPPORTED, "safetensors.torch.save_file");
     clear_up();
 }
@@ -488,6 +513,7 @@ int main(void)
     tcase_add_test(tests, ids_that_no_target_has_are_refused);
     tcase_add_test(tests, wrong_values_in_a_config_are_refused);
     tcase_add_test(tests, missing_and_unknown_tensors_are_refused_by_their_names_in_the_file);
+    tcase_add_test(tests, a_tensor_in_two_files_is_refused);
     tcase_add_test(tests, ids_of_a_reduced_vocabulary_ascend_within_the_whole_one);
     tcase_add_test(tests, a_mask_that_is_no_number_is_refused);
     tcase_add_test(tests, a_head_of_another_target_is_refused);
