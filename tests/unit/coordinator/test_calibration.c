@@ -15,7 +15,8 @@ static struct {
     int lanes[MOST]; /* of each measurement */
     int n;
     bool is_slow;
-    int fails_from; /* measurements after which every pass fails; 0: none does */
+    int64_t sleep_us; /* each time */
+    int fails_from;   /* measurements after which every pass fails; 0: none does */
 } fake;
 
 static struct block_pool pool;
@@ -35,6 +36,7 @@ static void fake_propose(struct drafter *drafter, struct draft_lane *lanes, int 
     *cost = (struct draft_cost){.n_passes = 2, .pass_us = {PASS_US, PASS_US * n}};
     if (fake.fails_from > 0 && fake.n > fake.fails_from) cost->n_passes = 1;
     if (fake.is_slow && n == SLOW_LANES) clock_sleep_us(SLOW_US);
+    clock_sleep_us(fake.sleep_us);
 }
 
 static void fake_forget(struct drafter *drafter, int slot)
@@ -170,6 +172,7 @@ END_TEST
 
 START_TEST(measurements_end_when_their_time_is_over)
 {
+    fake.sleep_us = 1000;
     open_with(1);
     measure_draft();
     ck_assert_int_le(fake.n, 3);
