@@ -245,8 +245,10 @@ class Drain(unittest.TestCase):
             self.assertIn("shutting down", post.answer["error"]["message"])
 
     def test_second_signal(self):
-        world = self.cluster(60)
-        posts = [Post(world, body(seed, 1000)) for seed in range(N_PLACES)]
+        """While texts run that take 20 s or more: none of them ends before the signals come."""
+        world = self.cluster(60, NearCluster, ["--calibrate", "0"])
+        posts = [Post(world, dict(body(seed, 1000), outrider={"n_draft": 0}))
+                 for seed in range(N_PLACES)]
         wait_until(lambda: load(world)["running"] == N_PLACES, 20, "they run")
         world.coordinator.process.send_signal(signal.SIGTERM)
         wait_until(lambda: status_of(world, "/ready") == 503, 5, "it drains")
