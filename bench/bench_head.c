@@ -136,7 +136,7 @@ static int step(struct trial *t, int position, int n, const uint16_t *rows, bool
 {
     const struct forward_lane lane = {
         .position = position, .n_tokens = n, .tokens = t->text + position + 1, .blocks = t->blocks};
-    const struct forward_features features = {rows, is_recycled};
+    const struct forward_features features = {rows, is_recycled ? 0 : n, rows};
     const struct forward_row row = {0, n - 1};
     return model_forward_head(t->head.model, &lane, &features, 1, &row, 1, err);
 }

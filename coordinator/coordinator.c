@@ -5,6 +5,7 @@
 #include "coordinator/coordinator.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -54,6 +55,7 @@ struct coordinator {
     struct tokenizer *tok;
     struct drafter *drafter;
     struct drafter_options draft;            /* of it, and of those of further engines */
+    char *head_name;                         /* of a head, as drafter_find knows it */
     char draft_name[COORDINATOR_NAME_BYTES]; /* what clients are told; "" = no draft */
     struct signals *signals;
     struct reporter *reporter;
@@ -89,6 +91,20 @@ static int learn_addresses(struct coordinator *c, struct error *err)
         if (c->roster[i].role != ROSTER_WORKER) continue;
         TRY(target_list_add_address(&c->list, c->roster[i].address, err));
     }
+out:
+    return rc;
+}
+
+/* A head is a draft of its own kind. */
+static int name_head(struct coordinator *c, struct error *err)
+{
+    const char *prefix = "head:";
+    int rc = 0;
+    if (!c->options.head) return 0;
+    size_t size = strlen(prefix) + strlen(c->options.head) + 1;
+    TRY(mem_array(&c->head_name, size, 1, err));
+    snprintf(c->head_name, size, "%s%s", prefix, c->options.head);
+    c->options.draft = c->head_name;
 out:
     return rc;
 }
@@ -191,6 +207,7 @@ static struct drafter_options drafter_options(const struct coordinator *c)
 {
     return (struct drafter_options){
         .name = c->options.draft,
+        .target = c->options.tokenizer,
         .backend = c->options.backend,
         .n_sequences = c->options.n_sequences,
         .support = c->options.support,
@@ -298,7 +315,8 @@ static void look(void *coordinator, struct signals *s)
 
 static int open_signals(struct coordinator *c, struct error *err)
 {
-    if (c->drafter) checkpoint_served_name(c->options.draft, c->draft_name, sizeof c->draft_name);
+    const char *draft = c->options.head ? c->options.head : c->options.draft;
+    if (c->drafter) checkpoint_served_name(draft, c->draft_name, sizeof c->draft_name);
     const struct signals_options options = {
         .version = OUTRIDER_VERSION,
         .served_name = c->options.served_name,
@@ -545,6 +563,7 @@ int coordinator_open(struct coordinator **coordinator, const struct coordinator_
     if (!c->options.lookup) c->options.lookup = "none";
     served_model_open(&c->model, options->served_name);
     groups_open(&c->groups);
+    TRY(name_head(c, err));
     TRY(open_tokenizer(c, err));
     TRY(open_chat(c, err));
     TRY(place_drafter(c, err));
@@ -626,5 +645,6 @@ void coordinator_close(struct coordinator *c)
     served_model_close(&c->model);
     groups_close(&c->groups);
     free(c->roster);
+    free(c->head_name);
     free(c);
 }

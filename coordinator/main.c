@@ -130,6 +130,10 @@ static const struct option_row rows[] = {
      .help = "draft model: a folder, ORG/NAME in the Hugging Face cache, a GGUF file, "
              "synthetic:SHAPE,seed=S[,agree=A,draft=1] or none; with ,layers=0-3,12-15 after it "
              "(the target's own folder, for example) only these layers of it"},
+    {"head", 0, "FOLDER", FIELD(options.head),
+     .help = "a head drafts instead of a model: the folder, or ORG/NAME, of an EAGLE head, or of a "
+             "model with MTP layers. It guesses from the target's hidden states; --tokenizer "
+             "names the target"},
     {"tokenizer", 0, "FOLDER", FIELD(options.tokenizer),
      .help =
          "tokenizer: a folder, ORG/NAME or a GGUF file; default the draft's; without a draft it "
@@ -309,13 +313,24 @@ static int check_options(void *fields, struct error *err)
         return error_set(err, ERR_ARGUMENT,
                          "--target mpi is given alone: mpirun says where the ranks are");
     }
+    if (c->head && strcmp(c->draft, "none") != 0) {
+        return error_set(err, ERR_ARGUMENT,
+                         "--draft %s and --head %s: one of them drafts, leave the other out",
+                         c->draft, c->head);
+    }
+    if (c->head && !c->tokenizer) {
+        return error_set(err, ERR_ARGUMENT,
+                         "--tokenizer is missing: --head %s guesses for one target, whose folder "
+                         "it names",
+                         c->head);
+    }
     if (!c->tokenizer && strcmp(c->draft, "none") == 0) {
         return error_set(err, ERR_ARGUMENT,
                          "--draft or --tokenizer is missing: without a draft model, name "
                          "the target's folder with --tokenizer");
     }
     if (c->tree_rule && c->tree_rule->accept &&
-        (!c->trees.fixed.is_independent || strcmp(c->draft, "none") == 0)) {
+        (!c->trees.fixed.is_independent || (strcmp(c->draft, "none") == 0 && !c->head))) {
         return error_set(
             err, ERR_ARGUMENT,
             "--tree-rule %s is for independent chains of a draft model: give --draft and "

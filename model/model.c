@@ -565,7 +565,9 @@ int model_forward_head(struct model *m, const struct forward_lane *lanes,
     assert(m->entry.head);
     entry_begin(&m->entry);
     for (int i = 0; i < n_lanes; i++) {
-        entry_place(&m->entry, n, lanes[i].n_tokens, features[i].rows, features[i].is_recycled);
+        const struct forward_features *f = &features[i];
+        entry_place(&m->entry, n, f->n_target, f->target, false);
+        entry_place(&m->entry, n + f->n_target, lanes[i].n_tokens - f->n_target, f->recycled, true);
         n += lanes[i].n_tokens;
     }
     return forward(m, lanes, n_lanes, rows, n_rows, err);

@@ -62,13 +62,14 @@ struct forward_lane {
     const struct forward_tree *tree; /* NULL: a chain */
 };
 
-/* Features that the rows of a head's lane (model/checkpoint/head.h) read besides tokens[n_tokens]:
- * [n_tokens][A Ht] of the target, or [n_tokens][D] outputs of the head itself where they are
- * recycled, bf16. The feature of a row is that of the position before tokens[i], which is also the
- * row's own position. */
+/* Features that the rows of a head's lane (model/checkpoint/head.h) read besides tokens[n_tokens],
+ * bf16: of its first n_target rows those of the target, [n_target][A Ht], and of all others outputs
+ * of the head itself, [n_tokens - n_target][D]. The feature of a row is that of the position before
+ * tokens[i], which is also the row's own position. */
 struct forward_features {
-    const uint16_t *rows;
-    bool is_recycled;
+    const uint16_t *target;
+    int n_target;
+    const uint16_t *recycled;
 };
 
 /* The row of logits after tokens[index] of a lane. */

@@ -150,6 +150,7 @@ struct drafter {
      * them the target computes every token of a text that this drafter may guess for, but those
      * that the drafter knows already (begin). */
     const struct feature_wish *features;
+    int feature_dim; /* elements of each */
     /* Lent by the owner; NULL: each guess takes a pass of its own. */
     struct draft_stage *stage;
 };

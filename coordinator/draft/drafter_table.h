@@ -22,6 +22,7 @@
 
 #define DRAFTERS(MODEL_ROW, DEFAULT_ROW, LOOKUP_ROW, REQUEST_ROW)                           \
     MODEL_ROW(MODEL, "model", model_draft_ops, "", .has_tokenizer = true)                   \
+    MODEL_ROW(HEAD, "head", head_draft_ops, "head:", .has_tokenizer = false)                \
     DEFAULT_ROW(SESSION, "session", session_lookup_ops, "",                                 \
                 "what the text and its prompt have said before", .source = LOOKUP_OWN_TEXT) \
     LOOKUP_ROW(STORE, "store", store_lookup_ops, "", "texts that were finished",            \

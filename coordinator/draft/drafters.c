@@ -94,6 +94,18 @@ const struct feature_wish *drafters_features(const struct drafters *d, const str
     return may_guess ? d->model->features : NULL;
 }
 
+int drafters_check_target(const struct drafters *d, int n_layers, int dim, struct error *err)
+{
+    const struct feature_wish *wish = d->model ? d->model->features : NULL;
+    if (!wish) return 0;
+    int last = wish->n > 0 ? wish->boundaries[wish->n - 1] : 0;
+    if (dim == d->model->feature_dim && last <= n_layers) return 0;
+    return error_set(err, ERR_UNSUPPORTED,
+                     "the draft reads features of %d elements, up to boundary %d, but the target "
+                     "has %d layers of width %d: it is a head for another target",
+                     d->model->feature_dim, last, n_layers, dim);
+}
+
 bool drafters_look_up(const struct drafters *d)
 {
     for (int i = 0; i < d->n_finders; i++) {

@@ -36,6 +36,11 @@ void drafters_close(struct drafters *drafters);
 const struct feature_wish *drafters_features(const struct drafters *drafters,
                                              const struct sequence *seq);
 
+/* Errors: ERR_UNSUPPORTED the draft model reads features that a target of so many layers and this
+ * width does not have. */
+int drafters_check_target(const struct drafters *drafters, int n_layers, int dim,
+                          struct error *err);
+
 /* True if anything can guess for a request that predicts nothing, and if anything is looked up for
  * it. */
 bool drafters_any(const struct drafters *drafters);

@@ -11,8 +11,10 @@
 #include "base/least.h"
 #include "base/log.h"
 #include "comm/comm.h"
+#include "coordinator/draft/model_draft_inputs.h"
 #include "coordinator/draft/vocabulary.h"
 #include "model/backend/backend.h"
+#include "model/checkpoint/head.h"
 
 enum { THREAD_BYTES = 64 << 20 /* of weights, for each compute thread */ };
 
@@ -58,30 +60,39 @@ out:
     return rc;
 }
 
-static void model_draft_close(struct drafter *drafter);
-
-static int model_draft_open(struct drafter **drafter, const struct drafter_options *options,
-                            const struct tokenizer *tok, struct error *err)
+int model_draft_new(struct model_draft **draft, const struct drafter_options *options,
+                    struct error *err)
 {
-    int rc = 0;
-    struct model_draft *d = NULL;
-    *drafter = NULL;
-    TRY(mem_array(&d, 1, sizeof *d, err));
-    d->options = *options;
-    TRY(checkpoint_open(&d->checkpoint, options->name, err));
-    if (options->is_strict) TRY(checkpoint_demand_known_keys(d->checkpoint, err));
-    show_remarks(d);
-    TRY(check_tokenizer(d, tok, err));
+    int rc = mem_array(draft, 1, sizeof **draft, err);
+    if (!rc) (*draft)->options = *options;
+    return rc;
+}
+
+/* The tokens that it may guess. */
+static int choose_vocabulary(struct model_draft *d, const struct tokenizer *tok, struct error *err)
+{
     const struct model_config *cfg = checkpoint_config(d->checkpoint);
-    int n_vocab = tokenizer_vocab_size(tok);
+    const struct head_config *head = checkpoint_head(d->checkpoint);
+    int n_vocab = tokenizer_vocab_size(tok), rc = 0;
     d->n_vocab = n_vocab < cfg->vocab_size ? n_vocab : cfg->vocab_size;
     d->n_vocab_target = d->n_vocab;
-    d->base.n_choices = d->n_vocab;
-    if (options->vocabulary) {
-        TRY(draft_vocabulary_choose(&d->head_ids, &d->base.n_choices, options->vocabulary, tok, cfg,
-                                    d->n_vocab, err));
+    d->base.n_choices = head && head->n_columns < d->n_vocab ? head->n_columns : d->n_vocab;
+    if (d->options.vocabulary) {
+        TRY(draft_vocabulary_choose(&d->head_ids, &d->base.n_choices, d->options.vocabulary, tok,
+                                    cfg, d->n_vocab, err));
     }
     if (d->options.support > d->base.n_choices) d->options.support = d->base.n_choices;
+out:
+    return rc;
+}
+
+int model_draft_start(struct model_draft *d, const struct tokenizer *tok, struct error *err)
+{
+    const struct drafter_options *options = &d->options;
+    const struct model_config *cfg = checkpoint_config(d->checkpoint);
+    int rc = 0;
+    show_remarks(d);
+    TRY(choose_vocabulary(d, tok, err));
     struct model_options mo = {
         .n_kv_blocks = (options->kv_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS,
         .max_tokens = STEP_TOKENS,
@@ -89,26 +100,43 @@ static int model_draft_open(struct drafter **drafter, const struct drafter_optio
         .max_lanes = options->n_sequences,
         .n_vocab = d->n_vocab,
         .head_ids = d->head_ids,
-        .n_head_ids = d->base.n_choices,
+        .n_head_ids = d->head_ids ? d->base.n_choices : 0,
     };
     if (options->like) mo.like = ((const struct model_draft *)options->like)->model;
     d->n_rows_max = mo.max_rows;
     TRY(open_blocks(d, mo.n_kv_blocks, err));
     d->base.pool = &d->pool;
-    d->base.limit = least(cfg->max_positions, mo.n_kv_blocks * KV_BLOCK_TOKENS);
+    d->base.limit = mo.n_kv_blocks * KV_BLOCK_TOKENS + d->shift;
+    /* Published heads were trained on short texts, and their config says so; they go on after. */
+    if (!d->inputs) d->base.limit = least(cfg->max_positions, d->base.limit);
     TRY(mem_array(&d->feedings, (size_t)options->n_sequences, sizeof *d->feedings, err));
     TRY(mem_array(&d->passing, (size_t)options->n_sequences, sizeof *d->passing, err));
     TRY(mem_array(&d->forward, (size_t)options->n_sequences, sizeof *d->forward, err));
     size_t n_best = (size_t)(options->support > FOLLOW_BEST ? options->support : FOLLOW_BEST);
     TRY(mem_array(&d->best, n_best, sizeof *d->best, err));
     TRY(mem_array(&d->scratch, n_best, sizeof *d->scratch, err));
-    TRY(mem_array(&d->logits, (size_t)d->options.support, sizeof *d->logits, err));
+    TRY(mem_array(&d->logits, (size_t)options->support, sizeof *d->logits, err));
     TRY(model_draft_open_growers(d, err));
     d->options.backend.stored = cfg->stored;
     TRY(backend_open(&d->backend, &d->options.backend, err));
     d->base.kernels = d->backend->ops->kernels(d->backend);
     d->base.kernels_reason = d->backend->kernels_reason;
     TRY(model_open(&d->model, d->checkpoint, comm_single(), d->backend, &mo, err));
+out:
+    return rc;
+}
+
+static int model_draft_open(struct drafter **drafter, const struct drafter_options *options,
+                            const struct tokenizer *tok, struct error *err)
+{
+    int rc = 0;
+    struct model_draft *d = NULL;
+    *drafter = NULL;
+    TRY(model_draft_new(&d, options, err));
+    TRY(checkpoint_open(&d->checkpoint, options->name, err));
+    if (options->is_strict) TRY(checkpoint_demand_known_keys(d->checkpoint, err));
+    TRY(check_tokenizer(d, tok, err));
+    TRY(model_draft_start(d, tok, err));
     *drafter = &d->base;
     d = NULL;
 out:
@@ -116,12 +144,14 @@ out:
     return rc;
 }
 
-static void model_draft_close(struct drafter *drafter)
+void model_draft_close(struct drafter *drafter)
 {
     struct model_draft *d = model_draft(drafter);
     model_close(d->model);
     if (d->backend) d->backend->ops->close(d->backend);
     checkpoint_close(d->checkpoint);
+    checkpoint_close(d->target);
+    draft_inputs_close(d->inputs);
     for (int i = 0; d->tables && i < d->options.n_sequences; i++) {
         block_table_close(&d->tables[i]);
     }
@@ -138,14 +168,14 @@ static void model_draft_close(struct drafter *drafter)
     free(d);
 }
 
-static void model_draft_forget(struct drafter *drafter, int slot)
+void model_draft_forget(struct drafter *drafter, int slot)
 {
     struct model_draft *d = model_draft(drafter);
     block_table_release(&d->tables[slot], &d->pool);
+    if (d->inputs) draft_inputs_forget(d->inputs, slot);
 }
 
-/* Weights that a guess reads, as bf16. */
-static double weight_bytes(const struct model_config *cfg)
+double model_draft_weight_bytes(const struct model_config *cfg)
 {
     double dim = cfg->dim, heads = (double)cfg->n_heads * cfg->head_dim;
     double kv = 2.0 * cfg->n_kv_heads * cfg->head_dim;
@@ -155,6 +185,12 @@ static double weight_bytes(const struct model_config *cfg)
 
 /* While the draft computes the ranks wait, so their cores are free. But waking a thread costs more
  * than its share of a small draft's work, so there is one thread for every THREAD_BYTES. */
+int model_draft_threads(double weight_bytes, int n_cores)
+{
+    double wanted = weight_bytes / THREAD_BYTES;
+    return wanted < 1 ? 1 : wanted > n_cores ? n_cores : (int)wanted;
+}
+
 static int model_draft_count_threads(const struct drafter_options *options, int n_cores,
                                      int *n_threads, struct error *err)
 {
@@ -163,42 +199,54 @@ static int model_draft_count_threads(const struct drafter_options *options, int 
     *n_threads = 1; /* feeds a GPU */
     if (strcmp(options->backend.device, "cpu") != 0) return 0;
     TRY(checkpoint_open(&ck, options->name, err));
-    double wanted = weight_bytes(checkpoint_config(ck)) / THREAD_BYTES;
-    *n_threads = wanted < 1 ? 1 : wanted > n_cores ? n_cores : (int)wanted;
+    *n_threads = model_draft_threads(model_draft_weight_bytes(checkpoint_config(ck)), n_cores);
 out:
     checkpoint_close(ck);
     return rc;
 }
 
-static void model_draft_set_vocabulary(struct drafter *drafter, int n_vocab)
+void model_draft_set_vocabulary(struct drafter *drafter, int n_vocab)
 {
     struct model_draft *d = model_draft(drafter);
     d->n_vocab_target = n_vocab < d->n_vocab ? n_vocab : d->n_vocab;
 }
 
-static void model_draft_begin(struct drafter *drafter, struct sequence *seq)
+/* The rows of a head depend on the tokens before its own first one, too: they are another text
+ * after another beginning. Serial numbers of blocks are far below. */
+static void begin_content(const struct model_draft *d, const struct sequence *seq,
+                          struct block_table *table)
+{
+    if (d->shift && table->n_known == 0) table->serial = UINT64_MAX - (uint32_t)seq->tokens[0];
+}
+
+void model_draft_begin(struct drafter *drafter, struct sequence *seq)
 {
     struct model_draft *d = model_draft(drafter);
     struct block_table *table = &d->tables[seq->slot];
-    bool has_own = table->n_known < table->n || seq->n_draft_kv != table->n * d->pool.block_tokens;
+    int n_held = table->n * d->pool.block_tokens;
+    bool has_own =
+        table->n_known < table->n || seq->n_draft_kv != (n_held > 0 ? n_held + d->shift : 0);
     if (has_own) return;
-    seq->n_draft_kv = prefix_cache_take(table, &d->pool, seq->tokens, seq->n_tokens);
+    begin_content(d, seq, table);
+    int n = prefix_cache_take(table, &d->pool, seq->tokens + d->shift, seq->n_tokens - d->shift);
+    seq->n_draft_kv = n > 0 ? n + d->shift : 0;
 }
 
-static int model_draft_reserve(struct drafter *drafter, struct sequence *seq, int n_positions,
-                               struct error *err)
+int model_draft_reserve(struct drafter *drafter, struct sequence *seq, int n_positions,
+                        struct error *err)
 {
     struct model_draft *d = model_draft(drafter);
-    return block_table_reach(&d->tables[seq->slot], &d->pool, n_positions, err);
+    return block_table_reach(&d->tables[seq->slot], &d->pool, n_positions - d->shift, err);
 }
 
-static void model_draft_commit(struct drafter *drafter, struct sequence *seq)
+void model_draft_commit(struct drafter *drafter, struct sequence *seq)
 {
     struct model_draft *d = model_draft(drafter);
     struct block_table *table = &d->tables[seq->slot];
-    prefix_cache_publish(table, &d->pool, seq->tokens, seq->n_draft_kv);
+    begin_content(d, seq, table);
+    prefix_cache_publish(table, &d->pool, seq->tokens + d->shift, seq->n_draft_kv - d->shift);
     /* The last token may be read once more, for its row. */
-    block_table_give_up(table, &d->pool, seq->n_draft_kv - 1);
+    block_table_give_up(table, &d->pool, seq->n_draft_kv - d->shift - 1);
 }
 
 /* ---- reading ---- */
@@ -209,10 +257,13 @@ static int place_feeding(const struct model_draft *d, const struct feeding *f, i
                          struct forward_lane *lane, bool *is_whole)
 {
     const struct block_table *table = &d->tables[f->seq->slot];
-    int begin = f->seq->n_draft_kv;
-    *lane =
-        (struct forward_lane){begin, f->end - begin, f->seq->tokens + begin, table->blocks, NULL};
-    if (f->grower) *lane = model_draft_growth_lane(f->grower, f, table->blocks);
+    int begin = model_draft_first_unread(d, f->seq);
+    *lane = (struct forward_lane){begin - d->shift, f->end - begin, f->seq->tokens + begin,
+                                  table->blocks, NULL};
+    if (f->grower) {
+        *lane = model_draft_growth_lane(f->grower, f, table->blocks);
+        lane->position -= d->shift;
+    }
     assert(attention_first(lane->position, d->pool.window) / KV_BLOCK_TOKENS >= table->n_given_up);
     *is_whole = lane->n_tokens <= left;
     if (!*is_whole && f->grower) return 0;
@@ -229,6 +280,7 @@ int model_draft_step(struct model_draft *d, const struct feeding *feedings, int 
         const struct feeding *f = &feedings[n_lanes];
         int n_tokens = place_feeding(d, f, left, &d->forward[n_lanes], &is_whole);
         if (n_tokens <= 0 || n_rows + f->n_rows > d->n_rows_max) break;
+        if (d->inputs) model_draft_place_features(d, n_lanes, f, &d->forward[n_lanes]);
         for (int r = 0; r < (is_whole ? f->n_rows : 0); r++) {
             int index =
                 f->grower ? model_draft_growth_row(f->grower, f, r) : n_tokens - f->n_rows + r;
@@ -238,28 +290,39 @@ int model_draft_step(struct model_draft *d, const struct feeding *feedings, int 
         *n_done += is_whole ? 1 : 0;
         left -= n_tokens;
     }
-    TRY(model_forward(d->model, d->forward, n_lanes, d->rows, n_rows, err));
+    if (d->inputs) {
+        TRY(model_forward_head(d->model, d->forward, d->inputs->features, n_lanes, d->rows, n_rows,
+                               err));
+    } else {
+        TRY(model_forward(d->model, d->forward, n_lanes, d->rows, n_rows, err));
+    }
+    for (int i = 0, token = 0, row = 0; i < *n_done && d->inputs; i++) {
+        TRY(model_draft_keep_outputs(d, &feedings[i], token, d->rows + row, err));
+        token += d->forward[i].n_tokens;
+        row += feedings[i].n_rows;
+    }
     for (int i = 0; i < n_lanes; i++) {
-        int read = d->forward[i].position + d->forward[i].n_tokens;
+        int read = d->forward[i].position + d->forward[i].n_tokens + d->shift;
         feedings[i].seq->n_draft_kv = feedings[i].grower ? feedings[i].end : read;
     }
 out:
     return rc;
 }
 
-static int model_draft_read(struct drafter *drafter, const struct draft_reading *readings, int n,
-                            struct error *err)
+int model_draft_read(struct drafter *drafter, const struct draft_reading *readings, int n,
+                     struct error *err)
 {
     struct model_draft *d = model_draft(drafter);
-    int rc = 0, n_done;
+    int rc = 0, n_feedings = 0, n_done;
     for (int i = 0; i < n; i++) {
         struct sequence *seq = readings[i].seq;
-        int end = seq->n_draft_kv + readings[i].n_tokens;
-        TRY(block_table_reach(&d->tables[seq->slot], &d->pool, end, err));
-        d->feedings[i] = (struct feeding){.seq = seq, .end = end};
+        int end = model_draft_readable(d, seq, seq->n_draft_kv + readings[i].n_tokens);
+        if (end <= model_draft_first_unread(d, seq)) continue;
+        TRY(block_table_reach(&d->tables[seq->slot], &d->pool, end - d->shift, err));
+        d->feedings[n_feedings++] = (struct feeding){.seq = seq, .end = end};
     }
-    for (int i = 0; i < n; i += n_done) {
-        TRY(model_draft_step(d, d->feedings + i, n - i, &n_done, err));
+    for (int i = 0; i < n_feedings; i += n_done) {
+        TRY(model_draft_step(d, d->feedings + i, n_feedings - i, &n_done, err));
     }
 out:
     return rc;
@@ -270,7 +333,7 @@ int model_draft_plan_feeding(struct model_draft *d, struct feeding *feeding, str
 {
     if (seq->n_draft_kv >= position) seq->n_draft_kv = position - 1;
     *feeding = (struct feeding){.seq = seq, .end = position, .n_rows = 1};
-    return block_table_reach(&d->tables[seq->slot], &d->pool, position, err);
+    return block_table_reach(&d->tables[seq->slot], &d->pool, position - d->shift, err);
 }
 
 const struct model_draft_ops model_draft_ops = {

@@ -17,10 +17,15 @@ enum {
     FOLLOW_BEST = 8
 };
 
+struct draft_inputs; /* coordinator/draft/model_draft_inputs.h */
+
 struct model_draft {
     struct drafter base;
     struct drafter_options options;
     struct checkpoint *checkpoint;
+    struct checkpoint *target;   /* of a head, which may be lent tensors of it; otherwise NULL */
+    struct draft_inputs *inputs; /* NULL: it reads tokens alone */
+    int shift;                   /* tokens of a text that have no row: 1 of a head, otherwise 0 */
     struct backend *backend;
     struct model *model;
     struct block_pool pool;
@@ -82,6 +87,28 @@ static inline struct model_draft *model_draft(struct drafter *drafter)
 
 /* ---- model_draft.c ---- */
 
+/* An open draft without its model: what the options say of all of them. */
+int model_draft_new(struct model_draft **draft, const struct drafter_options *options,
+                    struct error *err);
+/* Opens the model of d->checkpoint, and what is needed to guess with it. */
+int model_draft_start(struct model_draft *d, const struct tokenizer *tok, struct error *err);
+/* The number of threads that are worth it for weights of so many bytes. */
+int model_draft_threads(double weight_bytes, int n_cores);
+/* Bytes of weights that a guess reads, as bf16. */
+double model_draft_weight_bytes(const struct model_config *cfg);
+
+/* struct model_draft_ops: */
+
+void model_draft_close(struct drafter *drafter);
+void model_draft_set_vocabulary(struct drafter *drafter, int n_vocab);
+void model_draft_begin(struct drafter *drafter, struct sequence *seq);
+int model_draft_read(struct drafter *drafter, const struct draft_reading *readings, int n,
+                     struct error *err);
+void model_draft_forget(struct drafter *drafter, int slot);
+int model_draft_reserve(struct drafter *drafter, struct sequence *seq, int n_positions,
+                        struct error *err);
+void model_draft_commit(struct drafter *drafter, struct sequence *seq);
+
 /* One step over the first feedings that fit. Those that it finishes, with their rows, come first:
  * *n_done of them; one more may have been read in part, but for the tokens whose rows are
  * wanted. */
@@ -92,6 +119,30 @@ int model_draft_step(struct model_draft *d, const struct feeding *feedings, int 
  * row is what comes next. */
 int model_draft_plan_feeding(struct model_draft *d, struct feeding *feeding, struct sequence *seq,
                              int position, struct error *err);
+
+/* ---- model_draft_head.c ---- */
+
+/* The first token of the sequence that has not been read, or that has no row. */
+int model_draft_first_unread(const struct model_draft *d, const struct sequence *seq);
+
+/* The end of the tokens of the sequence that can be read: of a head, those whose features are
+ * there. */
+int model_draft_readable(const struct model_draft *d, const struct sequence *seq, int end);
+
+/* True if the feeding has tokens to read and the features of all that are committed, those before
+ * position `base`, are there. */
+bool model_draft_has_features(const struct model_draft *d, const struct feeding *feeding, int base);
+
+/* The guesses of a round are made: what was read with outputs in place of features is read again. */
+void model_draft_end_guesses(const struct model_draft *d, struct draft_lane *lanes, int n);
+
+/* Sets the features that a lane of a step reads: those of number `lane`, whose feeding it is. */
+void model_draft_place_features(struct model_draft *d, int lane, const struct feeding *feeding,
+                                const struct forward_lane *forward);
+/* Keeps the outputs of the rows that a step was asked for; first_token: of its lane, counted over
+ * those of all lanes; rows[feeding->n_rows]. Errors: ERR_UNAVAILABLE. */
+int model_draft_keep_outputs(struct model_draft *d, const struct feeding *feeding, int first_token,
+                             const struct forward_row *rows, struct error *err);
 
 /* ---- model_draft_row.c ---- */
 

@@ -109,6 +109,7 @@ static int add(struct draft_grower *g, const struct guess_tree *draft, int node,
 {
     int at = g->n_tokens - 1;
     g->parents[at] = parent;
+    g->nodes[g->n_tokens] = (int8_t)node;
     g->tokens[g->n_tokens++] = draft->tokens[node];
     for (int i = 0; i < g->n_parents; i++) {
         if (g->pass_parents[i] != node) continue;
@@ -133,6 +134,7 @@ static void add_all(struct draft_grower *g, const struct draft_lane *lane, int f
     g->n_tokens = 1;
     g->n_rows = 0;
     g->tokens[0] = lane->seq->tokens[draft->base + fork - 1];
+    g->nodes[0] = (int8_t)(fork > 0 ? draft->chain[fork - 1] : -1);
     for (int i = fork; i < draft->n_chain; i++) {
         add(g, draft, draft->chain[i], i - fork - 1);
     }
@@ -156,7 +158,8 @@ bool model_draft_plan_growth(struct model_draft *d, struct draft_grower *g, bool
     int fork = mark(g, draft);
     add_all(g, lane, fork);
     if (tree_layout_init(&g->shape, g->parents, g->n_tokens - 1, &err) ||
-        block_tails_reserve(&g->tails, &d->pool, table, &g->shape, draft->base + fork, &err)) {
+        block_tails_reserve(&g->tails, &d->pool, table, &g->shape, draft->base + fork - d->shift,
+                            &err)) {
         g->plan = NULL;
         if (g->follows) model_draft_follows_on(g, feeding->lane, goes_on);
         return false;

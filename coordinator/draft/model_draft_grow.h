@@ -35,6 +35,7 @@ struct draft_grower {
     bool is_needed[TREE_NODES_MAX]; /* it, or what is after it, is one of these */
     int n_tokens, n_rows;
     int32_t tokens[PASS_TOKENS], parents[TREE_NODES_MAX]; /* tokens[0] is before the tree */
+    int8_t nodes[PASS_TOKENS];                            /* of the draft; -1: it is committed */
     int16_t rows[GROWN_MAX];  /* [n_rows] index in tokens of a guess that gets others ... */
     int8_t of_row[GROWN_MAX]; /* ... and its node */
     struct tree_layout shape;

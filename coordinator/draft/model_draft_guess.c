@@ -49,6 +49,7 @@ static int list_feedings(struct model_draft *d, struct draft_lane *lanes, int n)
         struct feeding *feeding = &d->feedings[n_feedings];
         int end = draft->base + draft->n_chain;
         if (model_draft_plan_feeding(d, feeding, lane->seq, end, &lane->err)) continue;
+        if (!model_draft_has_features(d, feeding, draft->base)) continue;
         feeding->lane = lane;
         feeding->follows = model_draft_follows_q(grower) ? grower : NULL;
         if (grows && !model_draft_plan_growth(d, grower, goes_on, feeding) && !goes_on) continue;
@@ -185,4 +186,5 @@ void model_draft_propose(struct drafter *drafter, struct draft_lane *lanes, int 
         note_pass(cost, n_feedings, n_ahead, n_again, clock_now_us() - start_us);
         if (d->base.stage) d->base.stage->compare(d->base.stage, d->passing, n_feedings);
     }
+    model_draft_end_guesses(d, lanes, n);
 }

@@ -11,6 +11,7 @@ struct drafter;
 struct drafter_options {
     const char *name;               /* as --draft names it; of a finder what follows its name */
     struct backend_options backend; /* where it computes */
+    const char *target;             /* folder of the target; NULL = it is not known here */
     int n_sequences;                /* slots of sequences, 0 .. n_sequences - 1 */
     int support;                    /* q is the draft's best `support` tokens, renormalised */
     int kv_tokens;                  /* of a KV cache, over all sequences */

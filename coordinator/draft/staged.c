@@ -103,5 +103,7 @@ void staged_begin(struct staged *s, enum staged_mode mode, const struct drafters
         .base = {expect, compare, predict}, .reads_all = mode == STAGED_ON, .planner = planner};
     if (mode == STAGED_OFF) return;
     s->finder = drafters_continuation(drafters);
-    if (drafters->model && s->finder) drafters->model->stage = &s->base;
+    /* A row that is read ahead has no feature: that is what the guess before it gives. */
+    bool can_read_ahead = drafters->model && !drafters->model->features;
+    if (can_read_ahead && s->finder) drafters->model->stage = &s->base;
 }

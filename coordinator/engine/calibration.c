@@ -2,6 +2,7 @@
 #include "coordinator/engine/calibration.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/least.h"
@@ -9,6 +10,7 @@
 
 enum {
     ARENA_BYTES = 64 << 20,
+    CALIBRATION_TOKENS = 2, /* of a text: a draft that reads features has no row for the first */
     TRIES = 3, /* of which the shortest counts, because nothing makes a step too short */
     SIZES = 9, /* 1, 2, 4, ... up to SEQUENCES_MAX */
     /* The very first measurements of a model, in which pages are touched for the first time, may
@@ -95,11 +97,27 @@ static void begin_sequence(struct calibration *c, int i)
 {
     struct sequence *seq = &c->seqs[i];
     seq->slot = i;
-    seq->n_tokens = seq->n_prompt = 1;
+    seq->n_tokens = seq->n_prompt = CALIBRATION_TOKENS;
     seq->n_draft_kv = 0;
     seq->rule = &accept_rules[RULE_REJECTION];
     seq->tree_rule = &tree_rules[TREE_RULE_AUTO];
     seq->sampling = (struct sampling_params){.temperature = 1, .top_p = 1};
+}
+
+/* The target's feature of the first token, of zeros, for a draft that reads features: they take as
+ * long as any others. */
+static int show_features(struct calibration *c, int i, struct error *err)
+{
+    struct drafter *drafter = c->options.drafter;
+    if (!drafter->features) return 0;
+    int n_columns = feature_wish_columns(drafter->features), dim = drafter->feature_dim;
+    size_t n = (size_t)n_columns * (size_t)dim;
+    uint16_t *row = arena_take(&c->arena, n, sizeof *row);
+    if (!row) return error_set(err, ERR_NO_MEMORY, "no room for features");
+    memset(row, 0, n * sizeof *row);
+    const struct draft_features features = {
+        .first = 0, .n = CALIBRATION_TOKENS - 1, .n_columns = n_columns, .dim = dim, .rows = row};
+    return drafter_observe(drafter, &c->seqs[i], &features, err);
 }
 
 /* One pass of the draft over n lanes. */
@@ -107,13 +125,15 @@ static int draft_once(struct calibration *c, int n, int64_t *us, struct error *e
 {
     static const struct end_ids no_ends;
     struct draft_cost cost;
+    int rc = 0;
     arena_reset(&c->arena);
     struct draft_lane *lanes = arena_take(&c->arena, (size_t)n, sizeof *lanes);
     struct guess_tree *drafts = arena_take(&c->arena, (size_t)n, sizeof *drafts);
     if (!lanes || !drafts) return error_set(err, ERR_NO_MEMORY, "no room for %d lanes", n);
     for (int i = 0; i < n; i++) {
         begin_sequence(c, i);
-        guess_tree_begin(&drafts[i], 1);
+        TRY(show_features(c, i, err));
+        guess_tree_begin(&drafts[i], CALIBRATION_TOKENS);
         lanes[i] = (struct draft_lane){
             .seq = &c->seqs[i], .k = DRAFT_PASSES, .ends = &no_ends, .draft = &drafts[i]};
     }
@@ -123,7 +143,8 @@ static int draft_once(struct calibration *c, int n, int64_t *us, struct error *e
     }
     /* A drafter that makes no passes, or fails, teaches nothing. */
     *us = cost.n_passes == DRAFT_PASSES ? cost.pass_us[DRAFT_PASSES - 1] : 0;
-    return 0;
+out:
+    return rc;
 }
 
 /* A group whose pool is small has fewer blocks than lanes. */
@@ -139,7 +160,8 @@ static int open_sequences(struct calibration *c, struct error *err)
     int rc = 0;
     TRY(mem_array(&c->seqs, (size_t)c->options.n_lanes, sizeof *c->seqs, err));
     for (int i = 0; i < c->options.n_lanes; i++) {
-        TRY(mem_array(&c->seqs[i].tokens, DRAFT_PASSES + 2, sizeof(int32_t), err));
+        TRY(mem_array(&c->seqs[i].tokens, DRAFT_PASSES + 1 + CALIBRATION_TOKENS, sizeof(int32_t),
+                      err));
     }
 out:
     return rc;

@@ -160,6 +160,7 @@ static int adopt_group(struct engine *e, struct error *err)
     const struct target_description *d = engine_group(e);
     int rc = 0;
     check_waiting(e, d);
+    TRY(drafters_check_target(e->options.drafters, d->n_layers, d->dim, err));
     TRY(name_group(e, d, err));
     bool is_new = adopt_planner(e, d);
     block_pool_close(&e->target_pool);

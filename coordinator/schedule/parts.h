@@ -34,6 +34,14 @@ static inline bool planning_has_model(const struct planning *p, const struct seq
     return p->s->drafters->model && !seq->is_score && seq->n_draft > 0 && !seq->lost_draft;
 }
 
+/* True if the draft model reads features of the target that have not come: those of all tokens but
+ * the last. So there are none before the first token of a text, whatever others have computed. */
+static inline bool planning_lacks_features(const struct planning *p, const struct sequence *seq)
+{
+    bool reads = p->s->drafters->model && p->s->drafters->model->features;
+    return reads && (seq->n_tokens == seq->n_prompt || seq->n_target_kv < seq->n_tokens - 1);
+}
+
 /* Tokens that the draft model has not read. */
 static inline int planning_n_missed(const struct sequence *seq)
 {

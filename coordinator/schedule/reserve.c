@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/least.h"
 #include "base/limits.h"
 #include "coordinator/schedule/places.h"
 
@@ -109,6 +110,10 @@ static bool free_draft_kv(struct planning *p, const struct sequence *seq, int n_
         drafter_forget(p->s->drafters->model, other->slot);
         other->n_draft_kv = 0;
         other->draft_forgot = true;
+        if (p->s->drafters->model->features) {
+            other->lost_draft = true; /* they come once */
+            other->speculation_off = "the draft's KV cache has no room for it (--draft-kv-tokens)";
+        }
         return true;
     }
     return false;
@@ -140,11 +145,13 @@ static bool reads_the_same(const struct round_plan *plan, const struct sequence 
     return false;
 }
 
-/* Tokens that the draft reads next for a sequence. A part ends with a block, so that others that
+/* Tokens that the draft reads next for a sequence: of features, only those that the target has
+ * computed. A part ends with a block, so that others that
  * begin alike find all of it. */
-static int reading_tokens(const struct sequence *seq, int room)
+static int reading_tokens(const struct sequence *seq, int room, bool reads_features)
 {
     int n_left = planning_n_missed(seq) - 1;
+    if (reads_features) n_left = least(n_left, seq->n_target_kv + 1 - seq->n_draft_kv);
     return n_left <= room ? n_left : room - (seq->n_draft_kv + room) % KV_BLOCK_TOKENS;
 }
 
@@ -152,9 +159,10 @@ void planning_read(struct planning *p)
 {
     list_readers(p);
     int room = p->n_readers ? reading_room(p) : 0;
+    bool reads_features = p->n_readers && p->s->drafters->model->features;
     for (int i = 0; i < p->n_readers && room > 0; i++) {
         struct sequence *seq = p->readers[i];
-        int n = reading_tokens(seq, room);
+        int n = reading_tokens(seq, room, reads_features);
         if (n <= 0 || reads_the_same(p->plan, seq)) continue;
         if (!reserve_reading(p, seq, seq->n_draft_kv + n, i < p->n_urgent)) continue;
         p->plan->readings[p->plan->n_readings++] = (struct draft_reading){seq, n};

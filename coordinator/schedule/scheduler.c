@@ -43,7 +43,8 @@ static int model_limit(const struct planning *p, struct sequence *seq)
         seq->speculation_off = "the text has outgrown the draft's context or KV cache";
         return 0;
     }
-    return planning_is_first_plain(seq) ? 0 : least(planning_guess_room(p, seq), room);
+    if (planning_is_first_plain(seq) || planning_lacks_features(p, seq)) return 0;
+    return least(planning_guess_room(p, seq), room);
 }
 
 /* The guesses of a sequence with a K of its own. */
@@ -200,13 +201,24 @@ static bool must_wait_for_draft(const struct planning *p, const struct sequence 
     return k > 0 && (own->reads_first || k + 1 > n_rows || n_unread(seq) + k > p->n_tokens);
 }
 
+/* A text that is read again, because it lost its place, had guesses after its last token: the last
+ * step of it waits for the features that they are made from, and the text goes on as it would have
+ * without that. */
+static bool waits_for_features(const struct planning *p, const struct sequence *seq)
+{
+    return seq->n_tokens > seq->n_prompt && planning_has_model(p, seq) &&
+           planning_lacks_features(p, seq);
+}
+
 static void plan_prompt(struct planning *p, struct sequence *seq, int room)
 {
     int n = least(n_unread(seq), least(room, p->n_tokens));
     struct own_guesses own = {0};
     bool is_scored = sequence_scores_prompt(seq) && seq->n_scored < seq->n_prompt;
     if (is_scored) n = least(n, scored_room(p, seq));
-    if (n == n_unread(seq) && !seq->is_score) {
+    if (n == n_unread(seq) && waits_for_features(p, seq)) {
+        n--;
+    } else if (n == n_unread(seq) && !seq->is_score) {
         int n_rows = p->n_rows - (is_scored ? n - 1 : 0); /* the last token has no score */
         own = choose_own(p, seq);
         if (n_rows < 1 || must_wait_for_draft(p, seq, &own, n_rows)) {

@@ -147,7 +147,8 @@ static inline void head_rig_feed(struct head_rig *rig, const int32_t *blocks, in
         int n = end - at < chunk ? end - at : chunk;
         const struct forward_lane lane = {
             .position = at, .n_tokens = n, .tokens = rig->tokens + at, .blocks = blocks};
-        const struct forward_features features = {.rows = head_rig_features(rig, at)};
+        const struct forward_features features = {.target = head_rig_features(rig, at),
+                                                 .n_target = n};
         const struct forward_row row = {0, n - 1};
         CHECK_OK(model_forward_head(rig->model, &lane, &features, 1, &row, 1, &err));
         at += n;
@@ -163,7 +164,7 @@ static inline void head_rig_step(struct head_rig *rig, const int32_t *blocks, in
     struct error err;
     const struct forward_lane lane = {
         .position = position, .n_tokens = 1, .tokens = &token, .blocks = blocks};
-    const struct forward_features features = {.rows = output, .is_recycled = true};
+    const struct forward_features features = {.recycled = output};
     const struct forward_row row = {0, 0};
     CHECK_OK(model_forward_head(rig->model, &lane, &features, 1, &row, 1, &err));
     head_rig_take(rig, 0, 0, logits, output);

@@ -48,7 +48,7 @@ static void parallel_logits(struct head_rig *rig, int start, float *logits)
     head_rig_feed(rig, blocks, 0, start + 1, HEAD_ROWS_MAX, logits, output);
     const struct forward_lane lane = {
         .position = start + 1, .n_tokens = n, .tokens = tokens, .blocks = blocks};
-    const struct forward_features given = {.rows = features};
+    const struct forward_features given = {.target = features, .n_target = n};
     CHECK_OK(model_forward_head(rig->model, &lane, &given, 1, rows, n, &err));
     for (int i = 0; i < n; i++) {
         head_rig_take(rig, i, i, logits + (size_t)(i + 1) * (size_t)rig->n_columns, output);
@@ -194,8 +194,8 @@ START_TEST(lanes_of_both_kinds_share_a_step_with_the_bits_of_their_own)
     const struct forward_lane lanes[] = {
         {.position = START, .n_tokens = 1, .tokens = rig.tokens + START, .blocks = blocks},
         {.position = 0, .n_tokens = FED, .tokens = rig.tokens, .blocks = other_blocks}};
-    const struct forward_features features[] = {{before, true},
-                                                {head_rig_features(&rig, 0), false}};
+    const struct forward_features features[] = {{.recycled = before},
+                                                {head_rig_features(&rig, 0), FED, NULL}};
     const struct forward_row rows[] = {{0, 0}, {1, FED - 1}};
     CHECK_OK(model_forward_head(rig.model, lanes, features, 2, rows, 2, &err));
     ck_assert_mem_eq(model_logits(rig.model, 0), recycled, bytes);

@@ -39,7 +39,7 @@ static int use(struct subject *subject, struct model *model, struct error *err)
     TRY(arena_open(&arena, ARENA_BYTES, err));
     if (subject->target) {
         static const uint16_t features[N_TOKENS * FEATURES_MOST];
-        const struct forward_features given = {.rows = features};
+        const struct forward_features given = {.target = features, .n_target = N_TOKENS};
         TRY(model_forward_head(model, &lane, &given, 1, &row, 1, err));
     } else {
         TRY(model_forward(model, &lane, 1, &row, 1, err));

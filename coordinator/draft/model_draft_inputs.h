@@ -1,0 +1,52 @@
+/* The features that a draft model reads besides its tokens (model/checkpoint/head.h): the target's
+ * of committed tokens, kept from when they come until they are read, and in place of those of
+ * guesses its own outputs. Row i of such a model has the token at i + 1 and the feature of position
+ * i, so its KV of a text is one position shorter than the text, and a row that was read with a
+ * guess's output is written again when the target's feature has come.
+ * coordinator/draft/model_draft*.c alone. */
+#pragma once
+
+#include "coordinator/draft/drafter.h"
+#include "model/checkpoint/head_readings.h"
+#include "model/model.h"
+
+/* The target's features of positions first .. + n of a text. */
+struct feature_run {
+    uint16_t *rows; /* [capacity][width] */
+    int first, n, capacity;
+};
+
+struct draft_inputs {
+    struct feature_wish wish;
+    int width, dim; /* elements of the target's features of a token, and of an output */
+    int n_sequences;
+    struct feature_run *runs; /* [n_sequences] by slot */
+    uint16_t *outputs;        /* [n_sequences][1 + TREE_NODES_MAX][dim] by slot: after the
+                                          committed tokens, and after each guess */
+    uint16_t *gathered;       /* [n_sequences][1 + TREE_NODES_MAX][dim] of a step's lanes */
+    struct forward_features *features; /* [n_sequences] of a step's lanes */
+};
+
+/* A reading of features that are all of width feature_dim. Errors: ERR_NO_MEMORY. */
+int draft_inputs_open(struct draft_inputs **inputs, const struct head_reading *reading,
+                      int feature_dim, int dim, int n_sequences, struct error *err);
+void draft_inputs_close(struct draft_inputs *inputs);
+
+/* Keeps features that have come. needed: the first position whose feature is needed yet; those
+ * before it are dropped but for one, because a token may be read once more. Errors: ERR_NO_MEMORY;
+ * ERR_INTERNAL they do not go on from there. */
+int draft_inputs_keep(struct draft_inputs *inputs, int slot, const struct draft_features *features,
+                      int needed, struct error *err);
+void draft_inputs_forget(struct draft_inputs *inputs, int slot);
+
+/* True if the target's features of positions first .. end are there. */
+bool draft_inputs_have(const struct draft_inputs *inputs, int slot, int first, int end);
+/* The position after the last one whose feature is there; 0: none is. */
+int draft_inputs_end(const struct draft_inputs *inputs, int slot);
+
+/* The target's features from position `first` on. */
+const uint16_t *draft_inputs_rows(const struct draft_inputs *inputs, int slot, int first);
+/* The output after a node of the slot's draft; -1: after the committed tokens. */
+uint16_t *draft_inputs_output(const struct draft_inputs *inputs, int slot, int node);
+/* Room for the outputs that lane `lane` of a step reads. */
+uint16_t *draft_inputs_gathered(const struct draft_inputs *inputs, int lane);
