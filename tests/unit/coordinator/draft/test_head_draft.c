@@ -1,0 +1,377 @@
+/* ctest: labels=quick libs=coordinator timeout=200 */
+/* The drafter that is a head: whatever was accepted, in company, with guesses after siblings, and
+ * where others have read the same beginning, each guess is the best of the row that the head
+ * computes when it reads the whole text with the target's features, and then the guesses before
+ * with its own outputs. The features are those of the golden heads: any are as good. */
+#include <stdio.h>
+#include <string.h>
+
+#include "coordinator/draft/drafters.h"
+#include "coordinator/draft/model_draft.h"
+#include "coordinator/draft/options.h"
+#include "coordinator/schedule/places.h"
+#include "tests/support/guess_tables.h"
+#include "tests/support/head_rig.h"
+#include "tests/support/sequence_world.h"
+
+enum { LENGTH = 60, VOCAB = 320, WIDTH_MAX = 1024, LANES = 4, GUESSES = 4, FIRST = 5 };
+
+static const char *const heads[] = {"eagle3_flat",   "eagle3_output", "eagle3_whole",
+                                    "eagle3_single", "eagle1",        "mimo"};
+enum { N_HEADS = sizeof heads / sizeof *heads };
+
+struct world {
+    struct head_rig rig; /* the same head, computed by hand */
+    struct tokenizer *tok;
+    struct drafters drafters;
+    struct block_pool target_pool;
+    struct arena arena;
+    float logits[VOCAB];
+    uint16_t output[WIDTH_MAX];
+    int32_t blocks[HEAD_RIG_BLOCKS];
+};
+
+static struct world w;
+static const struct end_ids nothing_ends;
+
+/* A text and what the target would say of it, if it were this. */
+struct text {
+    int32_t tokens[LENGTH];
+    int n, n_shown; /* shown: positions whose features the drafter has seen */
+    struct sequence *seq;
+};
+
+static const uint16_t *feature(int position, int32_t token)
+{
+    return head_rig_features(&w.rig, (position * 7 + token) % w.rig.n_tokens);
+}
+
+/* Features of positions first .. + n of a text, one after the other. */
+static uint16_t *features_of(const struct text *text, int first, int n)
+{
+    size_t width = (size_t)w.rig.width;
+    uint16_t *rows = arena_take(&w.arena, (size_t)n * width, sizeof *rows);
+    ck_assert_ptr_nonnull(rows);
+    for (int i = 0; i < n; i++) {
+        memcpy(rows + (size_t)i * width, feature(first + i, text->tokens[first + i]),
+               width * sizeof *rows);
+    }
+    return rows;
+}
+
+/* ---- by hand ---- */
+
+/* Reads a text of n tokens and then `path`, and leaves the row after it in w.logits. */
+static void read_by_hand(const struct text *text, int n, const int32_t *path, int n_path)
+{
+    struct error err;
+    const struct forward_lane lane = {
+        .n_tokens = n - 1, .tokens = text->tokens + 1, .blocks = w.blocks};
+    const struct forward_features features = {.target = features_of(text, 0, n - 1),
+                                              .n_target = n - 1};
+    const struct forward_row row = {0, n - 2};
+    CHECK_OK(model_forward_head(w.rig.model, &lane, &features, 1, &row, 1, &err));
+    head_rig_take(&w.rig, 0, n - 2, w.logits, w.output);
+    for (int i = 0; i < n_path; i++) {
+        head_rig_step(&w.rig, w.blocks, n - 1 + i, path[i], w.logits, w.output);
+    }
+}
+
+/* The best ids of w.logits, best first. */
+static void best_by_hand(int32_t *best, int n)
+{
+    const int32_t *ids = checkpoint_head_ids(w.rig.ck);
+    bool is_taken[VOCAB] = {false};
+    for (int i = 0; i < n; i++) {
+        int at = -1;
+        for (int c = 0; c < w.rig.n_columns; c++) {
+            if (!is_taken[c] && (at < 0 || w.logits[c] > w.logits[at])) at = c;
+        }
+        is_taken[at] = true;
+        best[i] = ids ? ids[at] : at;
+    }
+}
+
+/* Every guess of a draft is one of the best after its parent, in their order. */
+static void check_draft(const struct text *text, const struct guess_tree *draft)
+{
+    for (int parent = -1; parent < draft->n; parent++) {
+        int32_t best[TREE_CHILDREN_MAX], path[DRAFT_MAX];
+        int n = 0, first = guess_tree_child(draft, parent);
+        if (first < 0) continue;
+        int n_path = guess_tree_text(draft, parent, path);
+        read_by_hand(text, text->n, path, n_path);
+        best_by_hand(best, TREE_CHILDREN_MAX);
+        for (int c = first; c >= 0; c = guess_tree_sibling(draft, c)) {
+            ck_assert_int_eq(draft->tokens[c], best[n++]);
+        }
+        arena_reset(&w.arena);
+    }
+}
+
+/* ---- the drafter ---- */
+
+static void setup(int head)
+{
+    struct error err;
+    char folder[512], target[512];
+    w = (struct world){0};
+    head_rig_open(&w.rig, heads[head], 1);
+    ck_assert_int_le(w.rig.n_columns, VOCAB);
+    for (int i = 0; i < HEAD_RIG_BLOCKS; i++) {
+        w.blocks[i] = HEAD_RIG_BLOCKS - 1 - i;
+    }
+    snprintf(folder, sizeof folder, "head:%s/%s", HEADS_FOLDER, heads[head]);
+    /* MTP layers are in their target's folder. */
+    snprintf(target, sizeof target, "%s", checkpoint_name(w.rig.target ? w.rig.target : w.rig.ck));
+    const struct drafter_options options = {
+        .name = folder,
+        .target = target,
+        .backend = {.device = "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 1},
+        .n_sequences = LANES,
+        .support = 64,
+        .kv_tokens = 2 * LANES * LENGTH};
+    CHECK_OK(tokenizer_open_bytes(&w.tok, VOCAB, &err));
+    CHECK_OK(arena_open(&w.arena, 16 << 20, &err));
+    CHECK_OK(block_pool_open(&w.target_pool, 2 * LANES * LENGTH / KV_BLOCK_TOKENS, KV_BLOCK_TOKENS,
+                             &err));
+    CHECK_OK(drafter_open(&w.drafters.model, &options, w.tok, &err));
+    ck_assert_ptr_nonnull(w.drafters.model->features);
+}
+
+static void teardown(void)
+{
+    drafter_close(w.drafters.model);
+    block_pool_close(&w.target_pool);
+    arena_close(&w.arena);
+    tokenizer_close(w.tok);
+    head_rig_close(&w.rig);
+}
+
+static void begin(struct text *text, int slot, int n)
+{
+    struct error err;
+    const struct sequence_defaults defaults = {.n_draft = GUESSES,
+                                               .strategy = STRATEGY_FIXED,
+                                               .context_limit = LENGTH,
+                                               .vocab_size = VOCAB,
+                                               .has_draft = true};
+    text->n = n;
+    text->seq = first_sequence(new_job(JOB_GENERATE, text->tokens, n), w.tok, &defaults);
+    CHECK_OK(places_give(text->seq, slot, &w.target_pool, &w.drafters, &err));
+    text->seq->rule = &accept_rules[RULE_GREEDY];
+    text->n_shown = text->seq->n_draft_kv > 0 ? text->seq->n_draft_kv - 1 : 0;
+}
+
+static void end(struct text *text)
+{
+    places_withdraw(text->seq, &w.target_pool, &w.drafters);
+    sequence_close(text->seq);
+}
+
+/* The target has computed all tokens but the last: in steps of at most `chunk` tokens. */
+static void show(struct text *text, int chunk)
+{
+    struct error err;
+    memcpy(text->seq->tokens, text->tokens, (size_t)text->n * sizeof *text->tokens);
+    text->seq->n_tokens = text->n;
+    while (text->n_shown < text->n - 1) {
+        int n = text->n - 1 - text->n_shown < chunk ? text->n - 1 - text->n_shown : chunk;
+        const struct draft_features features = {
+            .first = text->n_shown, .n = n, .rows = features_of(text, text->n_shown, n)};
+        CHECK_OK(drafter_observe(w.drafters.model, text->seq, &features, &err));
+        text->n_shown += n;
+    }
+    drafter_commit(w.drafters.model, text->seq);
+    arena_reset(&w.arena);
+}
+
+static void propose_all(struct text *texts, int n, struct guess_tree *drafts,
+                        const struct guess_tree *plan)
+{
+    struct draft_lane lanes[LANES];
+    struct draft_cost cost;
+    for (int i = 0; i < n; i++) {
+        guess_tree_begin(&drafts[i], texts[i].n);
+        lanes[i] = (struct draft_lane){.seq = texts[i].seq,
+                                       .k = GUESSES,
+                                       .ends = &nothing_ends,
+                                       .draft = &drafts[i],
+                                       .siblings_max = plan ? SIBLINGS_MAX : 0,
+                                       .plan = plan};
+    }
+    drafter_propose(w.drafters.model, lanes, n, &w.arena, &cost);
+    for (int i = 0; i < n; i++) {
+        ck_assert_msg(lanes[i].err.code == 0, "%s", lanes[i].err.text);
+        ck_assert_int_eq(drafts[i].n_chain, GUESSES);
+    }
+}
+
+/* The first `stay` guesses of the chain stay, and another token comes after them. */
+static void accept(struct text *text, const struct guess_tree *draft, int stay)
+{
+    for (int i = 0; i < stay; i++) {
+        text->tokens[text->n++] = draft->tokens[draft->chain[i]];
+    }
+    text->tokens[text->n] = (text->n * 31 + 3) % VOCAB;
+    text->n++;
+}
+
+static void fill(struct text *text, int seed)
+{
+    *text = (struct text){0};
+    for (int i = 0; i < LENGTH; i++) {
+        text->tokens[i] = (i * 13 + seed * 101 + 7) % VOCAB;
+    }
+}
+
+/* ---- tests ---- */
+
+START_TEST(guesses_are_those_of_a_text_read_at_once)
+{
+    static const int stays[] = {0, GUESSES, 1, 2, 0, GUESSES, 3, 1, GUESSES};
+    struct text texts[LANES];
+    struct guess_tree drafts[LANES];
+    setup(_i);
+    for (int i = 0; i < LANES; i++) {
+        fill(&texts[i], i);
+        begin(&texts[i], i, FIRST + 9 * i); /* ragged: across the end of a block, too */
+    }
+    for (int round = 0; round < (int)(sizeof stays / sizeof *stays); round++) {
+        int n = round % LANES + 1; /* company changes */
+        for (int i = 0; i < n; i++) {
+            show(&texts[i], 1 + round);
+        }
+        propose_all(texts, n, drafts, NULL);
+        for (int i = 0; i < n; i++) {
+            check_draft(&texts[i], &drafts[i]);
+            accept(&texts[i], &drafts[i], stays[(round + i) % 9]);
+        }
+        arena_reset(&w.arena);
+    }
+    for (int i = 0; i < LANES; i++) {
+        end(&texts[i]);
+    }
+    teardown();
+}
+END_TEST
+
+/* After siblings of the first two guesses, three deep. */
+static const struct growth growth = {.n = 6, .parents = {-1, -1, -2, 0, -4, 3}};
+
+START_TEST(guesses_after_siblings_read_the_outputs_of_their_paths)
+{
+    struct text text;
+    struct guess_tree draft, plan;
+    setup(_i);
+    growth_plan(GUESSES, NULL, &growth, &plan);
+    fill(&text, 3);
+    begin(&text, 0, 14);
+    for (int round = 0; round < 6; round++) {
+        show(&text, LENGTH);
+        propose_all(&text, 1, &draft, &plan);
+        ck_assert_int_eq(guess_tree_count(&draft, GUESS_GROWN), growth.n);
+        check_draft(&text, &draft);
+        accept(&text, &draft, round % 3);
+        arena_reset(&w.arena);
+    }
+    end(&text);
+    teardown();
+}
+END_TEST
+
+/* What one text has read serves another that begins alike, but not one whose first token differs,
+ * although the head's rows have no place for that. */
+START_TEST(equal_beginnings_are_read_once)
+{
+    enum { N = 40 };
+    struct text texts[3];
+    struct guess_tree draft;
+    setup(0);
+    for (int i = 0; i < 3; i++) {
+        fill(&texts[i], 5);
+        if (i == 2) texts[i].tokens[0]++;
+        begin(&texts[i], i, N);
+        ck_assert_int_eq(texts[i].seq->n_draft_kv, i == 1 ? 33 : 0);
+        show(&texts[i], LENGTH);
+        propose_all(&texts[i], 1, &draft, NULL);
+        check_draft(&texts[i], &draft);
+        accept(&texts[i], &draft, 2);
+        show(&texts[i], LENGTH); /* what was read is published */
+        arena_reset(&w.arena);
+    }
+    for (int i = 0; i < 3; i++) {
+        end(&texts[i]);
+    }
+    teardown();
+}
+END_TEST
+
+START_TEST(a_text_whose_features_have_not_come_has_no_guesses)
+{
+    struct text text;
+    struct guess_tree draft;
+    struct draft_cost cost;
+    struct error err;
+    setup(0);
+    fill(&text, 1);
+    begin(&text, 0, 20);
+    guess_tree_begin(&draft, text.n);
+    struct draft_lane lane = {
+        .seq = text.seq, .k = GUESSES, .ends = &nothing_ends, .draft = &draft};
+    drafter_propose(w.drafters.model, &lane, 1, &w.arena, &cost);
+    ck_assert(lane.err.code == 0 && draft.n == 0 && cost.n_passes == 0);
+    const struct draft_reading reading = {text.seq, 19};
+    CHECK_OK(drafter_read(w.drafters.model, &reading, 1, &err));
+    ck_assert_int_eq(text.seq->n_draft_kv, 0);
+    /* A gap is told. */
+    const struct draft_features features = {.first = 3, .n = 2, .rows = features_of(&text, 3, 2)};
+    CHECK_ERR(drafter_observe(w.drafters.model, text.seq, &features, &err), ERR_INTERNAL,
+              "but not");
+    show(&text, 4);
+    CHECK_OK(drafter_read(w.drafters.model, &reading, 1, &err));
+    ck_assert_int_eq(text.seq->n_draft_kv, 19);
+    propose_all(&text, 1, &draft, NULL);
+    check_draft(&text, &draft);
+    end(&text);
+    teardown();
+}
+END_TEST
+
+START_TEST(what_does_not_fit_is_refused)
+{
+    struct error err;
+    struct drafter *drafter = NULL;
+    struct drafter_options options = {
+        .name = "head:" HEADS_FOLDER "/eagle3_flat",
+        .backend = {.device = "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 1},
+        .n_sequences = 1,
+        .support = 64,
+        .kv_tokens = LENGTH};
+    setup(0);
+    CHECK_ERR(drafter_open(&drafter, &options, w.tok, &err), ERR_ARGUMENT, "--tokenizer");
+    options.target = checkpoint_name(w.rig.target);
+    options.vocabulary = "counts.txt";
+    CHECK_ERR(drafter_open(&drafter, &options, w.tok, &err), ERR_ARGUMENT, "--draft-vocab");
+    int dim = w.drafters.model->feature_dim;
+    CHECK_OK(drafters_check_target(&w.drafters, 4, dim, &err));
+    CHECK_ERR(drafters_check_target(&w.drafters, 2, dim, &err), ERR_UNSUPPORTED, "another target");
+    CHECK_ERR(drafters_check_target(&w.drafters, 4, dim + 64, &err), ERR_UNSUPPORTED,
+              "another target");
+    teardown();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("head_draft");
+    TCase *tcase = tcase_create("head_draft");
+    tcase_set_timeout(tcase, 100);
+    tcase_add_loop_test(tcase, guesses_are_those_of_a_text_read_at_once, 0, N_HEADS);
+    tcase_add_loop_test(tcase, guesses_after_siblings_read_the_outputs_of_their_paths, 0, N_HEADS);
+    tcase_add_test(tcase, equal_beginnings_are_read_once);
+    tcase_add_test(tcase, a_text_whose_features_have_not_come_has_no_guesses);
+    tcase_add_test(tcase, what_does_not_fit_is_refused);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
