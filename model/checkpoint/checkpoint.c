@@ -137,6 +137,7 @@ static void take_rest(struct checkpoint *ck, const struct config_rest *rest)
 {
     const struct rope_config *rope = &ck->cfg.ropes[0];
     ck->n_guessing_layers = rest->n_guessing_layers;
+    ck->mask = rest->mask;
     if (rope->kind == ROPE_LONG && ck->cfg.max_positions > rope->original_max_positions) {
         snprintf(ck->remarks[CHECKPOINT_LONG_ROPE], sizeof ck->remarks[0],
                  "texts of every length are rotated by the long factors, because the context of %d "
@@ -290,6 +291,12 @@ const struct tensor_spec *checkpoint_tensors(const struct checkpoint *ck, size_t
 const char *checkpoint_remark(const struct checkpoint *ck, enum checkpoint_remark which)
 {
     return ck->remarks[which][0] ? ck->remarks[which] : NULL;
+}
+
+int checkpoint_mask_token(const struct checkpoint *ck, const char **key)
+{
+    if (key) *key = ck->mask.key;
+    return ck->mask.key ? ck->mask.id : -1;
 }
 
 int checkpoint_demand_known_keys(const struct checkpoint *ck, struct error *err)

@@ -52,6 +52,10 @@ const struct tensor_spec *checkpoint_tensors(const struct checkpoint *ck, size_t
 
 /* The sentence, without the name of the model; NULL: there is nothing to say. */
 const char *checkpoint_remark(const struct checkpoint *ck, enum checkpoint_remark which);
+/* The token that takes the place of one that is not known yet: a model with one was taught to guess
+ * several tokens from one pass (PARD, arXiv 2504.18583). It is as config.json has it, maybe no
+ * token of the model; -1: there is none. *key: what config.json calls it; key may be NULL. */
+int checkpoint_mask_token(const struct checkpoint *ck, const char **key);
 /* Errors: ERR_UNSUPPORTED config.json has keys that nobody knows, which it names. */
 int checkpoint_demand_known_keys(const struct checkpoint *ck, struct error *err);
 

@@ -59,6 +59,7 @@ struct checkpoint {
     int whole_layers;      /* their number; 0: none were chosen */
     int n_guessing_layers; /* layers of the files after these, which are not read */
     struct quant_scheme scheme;
+    struct config_mask mask;
     struct head_config *head;        /* NULL: it is no head */
     const struct checkpoint *lender; /* of the embedding and lm_head that a head lacks, or NULL */
     int32_t *head_ids;               /* [head->n_columns] the ids of lm_head's rows; NULL: all */

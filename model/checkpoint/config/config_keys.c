@@ -56,6 +56,9 @@ static const char *const read_keys[] = {
     "quantization_config",
     "bos_token_id",
     "eos_token_id",
+    "pard_token",
+    "ptd_token_id",
+    "mask_token_id",
 };
 
 /* Training, bookkeeping, other heads, and sampling defaults, which count only in
@@ -120,7 +123,6 @@ static const char *const harmless_keys[] = {
     "mamba_n_groups",
     "mamba_n_heads",
     "mamba_proj_bias",
-    "mask_token_id",
     "max_length",
     "max_new_tokens",
     "max_seq_len",
@@ -157,6 +159,7 @@ static const char *const harmless_keys[] = {
     "sep_token",
     "sep_token_id",
     "seq_length",
+    "spd_type", /* how a parallel draft was trained */
     "summary_activation",
     "summary_first_dropout",
     "summary_proj_to_labels",

@@ -331,13 +331,33 @@ out:
     return rc;
 }
 
+/* "pard_token" and "ptd_token_id" are of parallel drafts alone; "mask_token_id" may be anything where
+ * it means something else. -1: the draft was made without one. */
+static int read_mask(struct config_mask *mask, json_t *root, const char *origin, struct error *err)
+{
+    static const char *const keys[] = {"pard_token", "ptd_token_id", "mask_token_id"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const json_t *value = json_member(root, keys[i]);
+        bool is_own = i + 1 < sizeof keys / sizeof *keys;
+        if (!value || (!is_own && !json_is_integer(value))) continue;
+        int rc = json_read_int(root, keys[i], -1, INT32_MAX, &mask->id, origin, err);
+        if (!rc && mask->id >= 0) mask->key = keys[i];
+        return rc;
+    }
+    return 0;
+}
+
 static int read_rest(struct config_rest *rest, json_t *root, const struct model_family *family,
                      const char *origin, struct error *err)
 {
+    int rc = 0;
     *rest = (struct config_rest){0};
     rest->n_unknown = config_keys_unknown(root, family, rest->unknown);
-    return json_read_int(root, "num_nextn_predict_layers", 0, LAYERS_MAX, &rest->n_guessing_layers,
-                         origin, err);
+    TRY(read_mask(&rest->mask, root, origin, err));
+    TRY(json_read_int(root, "num_nextn_predict_layers", 0, LAYERS_MAX, &rest->n_guessing_layers,
+                      origin, err));
+out:
+    return rc;
 }
 
 int config_parse(struct model_config *cfg, const char *config_json, size_t config_len,

@@ -11,6 +11,12 @@
 #include "model/checkpoint/config/config_keys.h"
 #include "model/checkpoint/config/config_quant.h"
 
+/* The token that takes the place of one that is not known yet, of a parallel draft. */
+struct config_mask {
+    const char *key; /* of config.json; NULL: there is none */
+    int id;          /* maybe no token of the model */
+};
+
 /* The contents of a config.json that are no part of struct model_config. */
 struct config_rest {
     /* Keys that nobody knows, as config_keys_unknown lists them, and their number. */
@@ -21,6 +27,7 @@ struct config_rest {
     /* The file is of a model that also sees, and what was read is its "text_config". */
     bool is_text_part;
     struct quant_scheme scheme; /* with cfg->stored == WEIGHTS_BLOCKS */
+    struct config_mask mask;
 };
 
 /* Parses config.json (and generation_config.json, which may be NULL). `origin` names the file in

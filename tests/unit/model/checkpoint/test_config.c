@@ -468,6 +468,36 @@ START_TEST(keys_that_nobody_knows_are_listed)
 }
 END_TEST
 
+/* Of several keys those count that only parallel drafts have. */
+START_TEST(mask_token_is_read_by_all_its_names)
+{
+    static const struct {
+        const char *members, *key;
+        int id;
+    } cases[] = {
+        {"\"pard_token\":7,\"spd_type\":\"pard\"", "pard_token", 7},
+        {"\"ptd_token_id\":0", "ptd_token_id", 0},
+        {"\"mask_token_id\":2147483647", "mask_token_id", INT32_MAX},
+        {"\"mask_token_id\":5,\"pard_token\":6", "pard_token", 6},
+        {"\"mask_token_id\":5,\"pard_token\":-1", NULL, 0},
+        {"\"mask_token_id\":[5]", NULL, 0},
+        {"\"pard_token\":null,\"ptd_token_id\":null,\"mask_token_id\":3", "mask_token_id", 3},
+    };
+    char text[1024];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(text, sizeof text, "%.*s,%s}", (int)sizeof llama - 2, llama, cases[i].members);
+        CHECK_OK(parse(text, NULL));
+        ck_assert_int_eq(rest.n_unknown, 0);
+        ck_assert_int_eq(rest.mask.key == NULL, cases[i].key == NULL);
+        if (!cases[i].key) continue;
+        ck_assert_str_eq(rest.mask.key, cases[i].key);
+        ck_assert_int_eq(rest.mask.id, cases[i].id);
+    }
+    snprintf(text, sizeof text, "%.*s,\"pard_token\":7.5}", (int)sizeof llama - 2, llama);
+    CHECK_ERR(parse(text, NULL), ERR_FORMAT, "pard_token");
+}
+END_TEST
+
 /* A value of `text` in a line of its own after the dimensions. */
 static int parse_ending(const char *ending)
 {
@@ -695,6 +725,7 @@ int main(void)
     tcase_add_test(tcase, both_styles_of_rope_keys_mean_the_same);
     tcase_add_test(tcase, yarn_factors_are_those_of_transformers);
     tcase_add_test(tcase, keys_that_nobody_knows_are_listed);
+    tcase_add_test(tcase, mask_token_is_read_by_all_its_names);
     tcase_add_test(tcase, endless_numbers_are_read_as_python_reads_them);
     tcase_add_test(tcase, orders_of_quantizing_that_leave_no_trace_are_read);
     tcase_add_test(tcase, stored_formats_are_understood);
