@@ -32,7 +32,8 @@ double planner_catch_up_us(const struct planner *p, int n_missed)
     double one = planner_curve_at(&p->draft, 1);
     if (p->draft.largest == 0) one = first_draft_ratio * planner_curve_at(&p->step, 1);
     one = p->read.n ? p->read.us : one / READ_SPEED;
-    return n_missed > PLANNER_CAUGHT_UP ? (n_missed - PLANNER_CAUGHT_UP) * one : 0;
+    int more = n_missed - planner_caught_up(p);
+    return more > 0 ? more * one : 0;
 }
 
 double planner_pass_us(const struct planner *p, double rows)
@@ -40,6 +41,12 @@ double planner_pass_us(const struct planner *p, double rows)
     int whole = (int)rows;
     double us = planner_curve_at(&p->draft, whole), part = rows - whole;
     return part > 0 ? us + part * (planner_curve_at(&p->draft, whole + 1) - us) : us;
+}
+
+double planner_guesses_us(const struct planner *p, int n_lanes, int k)
+{
+    if (p->is_parallel) return planner_curve_at(&p->draft, n_lanes * k);
+    return k * planner_curve_at(&p->draft, n_lanes);
 }
 
 int planner_near(int measured)

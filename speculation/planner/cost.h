@@ -5,12 +5,24 @@
 #include "speculation/planner/planner.h"
 
 enum {
-    /* Tokens that every pass reads anyway: the last guess, if it stayed, and the token after it. */
-    PLANNER_CAUGHT_UP = 2,
     /* Tokens, at most, over which the time that the draft needs to catch up is spread. They are the
      * tokens still to come, but after this many the text may become a different one. */
     PLANNER_HORIZON = 256
 };
+
+/* Tokens of a lane that its first pass reads anyway: the guesses of the last round that the draft
+ * has not read, as far as they stayed, and the token after them. A draft that makes each guess in a
+ * pass of its own has read all but the last one, and one that makes them all in one pass none. */
+static inline int planner_caught_up(const struct planner *p)
+{
+    return 1 + (p->is_parallel ? DRAFT_MAX : 1);
+}
+
+/* The pass that makes a lane's guess number `position`. */
+static inline int planner_pass_of(const struct planner *p, int position)
+{
+    return p->is_parallel ? 0 : position;
+}
 
 /* Brings times and chances up to date, where that is due. */
 void planner_refresh(struct planner *p);
@@ -20,6 +32,9 @@ double planner_catch_up_us(const struct planner *p, int n_missed);
 
 /* A pass of the draft with so many rows, which may be an expected number. */
 double planner_pass_us(const struct planner *p, double rows);
+
+/* The passes that make k guesses for each of n lanes. */
+double planner_guesses_us(const struct planner *p, int n_lanes, int k);
 
 /* Times far beyond what was measured are not known, so rows grow by half at most. */
 int planner_near(int measured);

@@ -94,8 +94,9 @@ struct planner_pair planner_grow_begin(struct planner_growing *g, struct planner
     const struct planner_node first = {.parent = -1};
     set_chances(g, p, &lanes[lane]);
     g->grows = lanes[lane].grows && !lanes[lane].offer;
+    g->is_parallel = p->is_parallel;
     g->tokens = 1;
-    g->n_taken = g->n_next = 0;
+    g->n_taken = g->n_next = g->n_places = 0;
     memset(g->forks, DRAFT_MAX, sizeof g->forks);
     offer(g, first, 1, g->chances[0][0]);
     return best_of(g, lanes, lane);
@@ -104,12 +105,16 @@ struct planner_pair planner_grow_begin(struct planner_growing *g, struct planner
 /* Rows that the pass which makes the guess taken last reads more because of it: its parent, and
  * what leads to that from the chain on, as far as the pass does not read it for another guess; and
  * the chain from there on, of which a pass reads the last guess anyway
- * (coordinator/draft/model_draft_grow.c). */
+ * (coordinator/draft/model_draft_grow.c). Where one pass makes all guesses it has a row for each
+ * place, whatever is before it (coordinator/draft/model_draft_parallel.c). */
 static int rows_read(struct planner_growing *g)
 {
     const struct planner_node *node = &g->taken[g->n_taken - 1];
     int pass = node->position, rows = 0, fork = pass;
+    bool is_deepest = node->position >= g->n_places;
+    if (is_deepest) g->n_places = node->position + 1;
     if (node->rank != PLANNER_GROWN) return 0;
+    if (g->is_parallel) return is_deepest ? 1 : 0;
     for (int i = node->parent; i >= 0 && !is_of_chain(&g->taken[i]); i = g->taken[i].parent) {
         fork = g->taken[i].position;
         if (g->taken[i].read_in >= pass) continue;

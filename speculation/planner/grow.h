@@ -23,12 +23,13 @@ struct planner_node {
 
 /* The tree of a lane in the making. */
 struct planner_growing {
-    bool grows;
-    float tokens; /* that the lane is expected to commit with what was taken */
+    bool grows, is_parallel; /* as in struct planner */
+    float tokens;            /* that the lane is expected to commit with what was taken */
     /* Chances of guesses by position and of siblings by rank: [0] of the chain, [1] after
      * siblings. */
     float chances[2][DRAFT_MAX], siblings[2][SIBLINGS_MAX];
     int8_t forks[DRAFT_MAX];   /* by pass: the guess from which on it reads the chain again */
+    int n_places;              /* for which guesses were taken */
     int n_taken, n_next, best; /* best: index in next */
     struct planner_node taken[PLANNER_NODES_MAX], next[PLANNER_NODES_MAX + 1];
 };

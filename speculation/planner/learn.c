@@ -14,8 +14,8 @@ enum {
     /* Tokens of the shortest text whose reading tells the time per token. A shorter one takes about
      * as long as a single token. */
     READ_LEAST = 16,
-    /* Tokens of a lane that every first pass reads anyway. */
-    CAUGHT_UP = 2,
+    /* Guesses of a chain, about. */
+    TYPICAL_K = 4,
     /* Plain rounds whose time is the limit of unspent credit for probes, so that a long text does
      * not save for a long series of probes. */
     CREDIT_ROUNDS = 2,
@@ -65,21 +65,23 @@ static double around_passes(const struct planner_round *round)
  * nothing: they cost one larger pass and not the time of one token each. */
 static void observe_first_reading(struct planner *p, const struct planner_round *round, double us)
 {
-    int lanes = round->pass_lanes[0], more = round->first_pass_tokens - CAUGHT_UP * lanes;
+    int lanes = round->pass_lanes[0];
+    int more = round->first_pass_tokens - planner_caught_up(p) * lanes;
     if (more < READ_LEAST || p->draft.largest == 0) return;
     planner_curve_fit(&p->draft);
     double left_us = us - planner_curve_at(&p->draft, lanes + round->pass_expected[0]);
     if (left_us > 0) planner_time_add(&p->read, left_us / more);
 }
 
-/* The rows of a pass; 0 where its time is not that of a pass. A token that is read ahead has a row
- * of logits like that of a lane, so a pass takes as long with one more of these as with one more
- * lane. */
-static int pass_rows(const struct planner_round *round, int i)
+/* The rows of a pass; 0 where its time is not that of a pass. A token that is read ahead, or a
+ * mask, has a row of logits like that of a lane, so a pass takes as long with one more of these as
+ * with one more lane. */
+static int pass_rows(const struct planner *p, const struct planner_round *round, int i)
 {
     if (round->pass_grows[i]) return 0;
     if (i > 0) return round->pass_lanes[i] + round->pass_expected[i];
-    bool is_caught_up = round->first_pass_tokens <= CAUGHT_UP * round->pass_lanes[0];
+    int n_most = planner_caught_up(p) * round->pass_lanes[0];
+    bool is_caught_up = round->first_pass_tokens <= n_most;
     return is_caught_up ? round->first_pass_tokens + round->pass_expected[0] : 0;
 }
 
@@ -88,9 +90,9 @@ static void observe_passes(struct planner *p, const struct planner_round *round,
 {
     int n_passes = round->n_passes <= DRAFT_MAX ? round->n_passes : DRAFT_MAX + 1;
     for (int i = 0, n; i < n_passes; i += n) {
-        int rows = pass_rows(round, i);
+        int rows = pass_rows(p, round, i);
         double us = 0;
-        for (n = 0; i + n < n_passes && pass_rows(round, i + n) == rows; n++) {
+        for (n = 0; i + n < n_passes && pass_rows(p, round, i + n) == rows; n++) {
             us += (double)round->pass_us[i + n];
         }
         if (rows > 0) planner_curve_add(&p->draft, rows, around * us / n, p->n_rounds);
@@ -344,6 +346,13 @@ static float newest_us(const struct planner_curve *c, int rows, float *slope_us)
     return (float)planner_curve_at(&copy, rows);
 }
 
+/* A guess; where one pass makes all of them, one of a chain of typical length. */
+static float guess_us(const struct planner *p)
+{
+    int n = p->is_parallel ? TYPICAL_K : 1;
+    return newest_us(&p->draft, n, NULL) / (float)n;
+}
+
 struct estimates planner_estimates(const struct planner *p, const struct planner_sequence *seq)
 {
     const struct planner_counts *counts = seq ? &seq->counts : &p->counts;
@@ -353,7 +362,7 @@ struct estimates planner_estimates(const struct planner *p, const struct planner
     float row_us = 0;
     struct estimates e = {
         .n_rounds = p->n_rounds < INT32_MAX ? (int)p->n_rounds : INT32_MAX,
-        .draft_us = newest_us(&p->draft, 1, NULL),
+        .draft_us = guess_us(p),
         .read_us = (float)p->read.us,
         .step_us = newest_us(&p->step, 1, &row_us),
         .rtt_us = newest_us(&p->rest, 1, NULL),

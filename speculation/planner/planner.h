@@ -36,6 +36,9 @@ enum {
 
 /* Everything learned from all sequences of one pair of models. Zero it when the pair changes. */
 struct planner {
+    /* One pass of the draft makes all guesses of a lane, a row each; otherwise each guess takes a
+     * pass. Set when the rest is zeroed. */
+    bool is_parallel;
     struct planner_curve draft, step, rest; /* a pass of the draft; t_v; what is left of a round */
     struct planner_time read;               /* a token of a long text that the draft reads */
     struct planner_counts counts;
@@ -73,8 +76,9 @@ struct planner_lane {
     const struct planner_sequence *seq; /* strategy planned */
     int k_max;    /* K of the draft may not be more, 0 .. DRAFT_MAX; 0 too while it reads a prompt,
                      and where there is no draft */
-    int n_missed; /* committed tokens that the draft has not read; up to 2 when it has caught up.
-                     If the lane guesses, its first pass reads them all */
+    int n_missed; /* committed tokens that the draft has not read; up to 2 when it has caught up,
+                     or one more than a round's guesses where a pass makes them all. If the lane
+                     guesses, its first pass reads them all */
     int n_left;   /* tokens that may still be committed */
     /* The chance that guess i of the draft takes no pass of its own, because the first pass reads
      * ahead what the draft is expected to guess (speculation/planner/stage.h); 0 = it takes one. */
@@ -154,8 +158,8 @@ struct planner_round {
     bool is_timed;   /* nothing unusual happened: the times may be learned from */
     bool has_prompt; /* some lane fed more than one committed token: prompts */
     /* Passes of the draft that the round waited for, one token for each lane and those that were
-     * read ahead, a row each; the first may have read first_pass_tokens, at least one for each of
-     * its lanes, besides those. */
+     * read ahead or as masks, a row each; the first may have read first_pass_tokens, at least one
+     * for each of its lanes, besides those. */
     int n_passes, pass_lanes[DRAFT_MAX + 1], pass_expected[DRAFT_MAX + 1], first_pass_tokens;
     bool pass_grows[DRAFT_MAX + 1]; /* guesses after siblings are made: its time is that of no
                                        number of rows */

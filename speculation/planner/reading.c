@@ -28,11 +28,11 @@ static double gain_per_token(const struct planner *p, const struct planner_seque
         tokens += survival;
         int all = n_lanes * (k + 1);
         double alone = planner_curve_at(&p->step, n_lanes + k) +
-                       planner_curve_at(&p->rest, n_lanes + k) + k * planner_curve_at(&p->draft, 1);
+                       planner_curve_at(&p->rest, n_lanes + k) + planner_guesses_us(p, 1, k);
         gain = fmax(gain, one - (alone - (n_lanes - 1) * one) / tokens);
         if (all > rows_most) continue;
         double together = planner_curve_at(&p->step, all) + planner_curve_at(&p->rest, all) +
-                          k * planner_curve_at(&p->draft, n_lanes);
+                          planner_guesses_us(p, n_lanes, k);
         gain = fmax(gain, one - together / (n_lanes * tokens));
     }
     return gain;
@@ -55,7 +55,7 @@ bool planner_wants_reading(struct planner *p, struct planner_sequence *seq, int 
 {
     bool is_kept = seq->asked_at > 0 &&
                    (seq->wants_reading || p->n_rounds + 1 - seq->asked_at < ANSWER_ROUNDS);
-    if (n_missed <= PLANNER_CAUGHT_UP) {
+    if (n_missed <= planner_caught_up(p)) {
         seq->wants_reading = false;
         seq->asked_at = 0;
         return true;

@@ -131,13 +131,13 @@ static struct choice choose_best(const struct planner_sum *plain, struct planner
 static struct choice stay_near(struct planner_sum sum, struct planner_order *order,
                                const struct choice *best)
 {
-    int n_lanes = 0;
+    int n_fed = 0;
     for (int i = 0; sum.n_guesses < best->n; i++) {
         const struct planner_pair *pair = planner_order_at(order, i);
         if (pair->position >= best->depth) continue;
-        bool is_first = pair->position == 0 && pair->rank == 0;
-        n_lanes += is_first && !order->lanes[pair->lane].offer ? 1 : 0;
-        if (n_lanes > sum.base->near_lanes || sum.n_guesses == sum.base->near_pairs) break;
+        bool is_first = planner_pass_of(sum.p, pair->position) == 0 && pair->rank == 0;
+        n_fed += is_first && !order->lanes[pair->lane].offer ? 1 : 0;
+        if (n_fed > sum.base->near_fed || sum.n_guesses == sum.base->near_pairs) break;
         planner_sum_add(&sum, &order->lanes[pair->lane], pair);
     }
     return choice_of(&sum, best->depth);
@@ -242,7 +242,7 @@ static void probe_one(struct planner *p, struct planner_sum sum, struct planner_
     struct planner_lane caught_up = lanes[at];
     int k = least(least(lanes[at].k_max, PROBE_K), sum.base->n_pairs);
     double plain_us = sum.us;
-    caught_up.n_missed = least(lanes[at].n_missed, PLANNER_CAUGHT_UP);
+    caught_up.n_missed = least(lanes[at].n_missed, planner_caught_up(p));
     caught_up.offer = NULL;
     order->chains[0] = planner_lane_chain(p, &caught_up);
     order->tokens[0] = 1;

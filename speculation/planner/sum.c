@@ -19,22 +19,32 @@ static double round_us(const struct planner *p, const struct planner_base *base,
     return draft_us + planner_step_us(p, base, n_guesses);
 }
 
+/* Adds the tokens that passes read for lanes of other strategies. */
+static void add_other_passes(const struct planner *p, const struct planner_load *load,
+                             int passes[DRAFT_MAX])
+{
+    for (int i = 0; i < DRAFT_MAX; i++) {
+        passes[planner_pass_of(p, i)] += load->n_guessing[i];
+    }
+}
+
 struct planner_base planner_base_of(const struct planner *p, int n_lanes,
                                     const struct planner_load *load)
 {
-    int rows = load->n_rows + n_lanes;
+    int rows = load->n_rows + n_lanes, passes[DRAFT_MAX] = {0};
+    add_other_passes(p, load, passes);
     struct planner_base base = {
         .rows = rows,
         .wanted = rows - load->n_prompt,
         .n_pairs = load->n_rows_max - rows,
         .near_pairs = planner_near(most(p->step.largest_own, rows)) - rows,
-        .near_lanes = planner_near(p->draft.largest) - load->n_guessing[0],
+        .near_fed = planner_near(p->draft.largest) - passes[0],
         .n_lanes = n_lanes + load->n_decoding + load->n_waiting,
         .n_waiting = load->n_waiting,
     };
     base.prompt_us = planner_curve_at(&p->step, rows) - planner_curve_at(&p->step, base.wanted);
-    for (int i = 0; i < DRAFT_MAX && load->n_guessing[i] > 0; i++) {
-        base.draft_us += planner_curve_at(&p->draft, load->n_guessing[i]);
+    for (int i = 0; i < DRAFT_MAX && passes[i] > 0; i++) {
+        base.draft_us += planner_curve_at(&p->draft, passes[i]);
     }
     base.us = round_us(p, &base, base.draft_us, 0);
     return base;
@@ -49,8 +59,10 @@ struct planner_sum planner_sum_begin(const struct planner *p, const struct plann
         .draft_us = base->draft_us,
         .us = base->us,
     };
+    int passes[DRAFT_MAX] = {0};
+    add_other_passes(p, load, passes);
     for (int i = 0; i < DRAFT_MAX; i++) {
-        sum.passes[i] = load->n_guessing[i];
+        sum.passes[i] = passes[i];
     }
     return sum;
 }
@@ -77,12 +89,13 @@ static double widen(struct planner_sum *sum, int pass, double rows)
     return planner_pass_us(sum->p, sum->passes[pass]) - before_us;
 }
 
-/* The passes of one guess more: its own, or a row of the first one and a chance of its own. */
+/* The passes of one guess more: its own, or a row of the first one, which makes it or may save its
+ * own. */
 static double add_pass(struct planner_sum *sum, const struct planner_lane *lane, int position)
 {
-    double rows = position == 0 && lane->n_missed >= PLANNER_CAUGHT_UP ? PLANNER_CAUGHT_UP : 1;
+    int rows = position == 0 ? most(least(lane->n_missed, planner_caught_up(sum->p)), 1) : 1;
     double staged = (double)lane->staged[position];
-    if (staged <= 0) return widen(sum, position, rows);
+    if (staged <= 0) return widen(sum, planner_pass_of(sum->p, position), rows);
     double us = widen(sum, 0, 1) + widen(sum, position, 1 - staged);
     double own_us = planner_pass_us(sum->p, sum->passes[position] + staged) -
                     planner_pass_us(sum->p, sum->passes[position] - 1 + staged);
@@ -97,14 +110,14 @@ void planner_sum_add(struct planner_sum *sum, const struct planner_lane *lane,
 {
     double survival = (double)pair->survival;
     if (pair->rank == PLANNER_GROWN) {
-        sum->draft_us += widen(sum, pair->position, pair->rows);
+        sum->draft_us += widen(sum, planner_pass_of(sum->p, pair->position), pair->rows);
     }
     if (lane->offer || pair->rank > 0) {
         add_guess(sum, pair);
         return;
     }
     sum->draft_us += add_pass(sum, lane, pair->position);
-    if (lane->n_missed > PLANNER_CAUGHT_UP) {
+    if (lane->n_missed > planner_caught_up(sum->p)) {
         double tokens = survival + (pair->position == 0 ? 1 : 0);
         sum->draft_us += tokens * planner_missed_us(sum->p, lane);
     }

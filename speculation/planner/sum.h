@@ -7,12 +7,13 @@
 
 /* A round without the guesses of planned lanes, and what limits them. */
 struct planner_base {
-    int rows, wanted;       /* fed; those that somebody wants, which the prompts' are not */
-    int n_lanes, n_waiting; /* that commit tokens or wait for their first one; those that wait */
-    int n_pairs;            /* guesses, at most */
-    int near_pairs, near_lanes; /* guesses, and lanes that guess, not far beyond those measured */
-    double us;                  /* without what prompts add to the step */
-    double draft_us;            /* of us: passes of other lanes */
+    int rows, wanted;         /* fed; those that somebody wants, which the prompts' are not */
+    int n_lanes, n_waiting;   /* that commit tokens or wait for their first one; those that wait */
+    int n_pairs;              /* guesses, at most */
+    int near_pairs, near_fed; /* guesses, and tokens that the first pass reads for them, not far
+                                beyond those measured */
+    double us;                /* without what prompts add to the step */
+    double draft_us;          /* of us: passes of other lanes */
     double prompt_us;
 };
 
