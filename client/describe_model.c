@@ -130,6 +130,12 @@ static void print_model(const struct local_model *m)
     terminal_row_number("vocabulary", cfg->vocab_size);
     terminal_row_number("context", cfg->max_positions);
     terminal_row_number("slices", config_slices(cfg));
+    const char *key;
+    int mask = checkpoint_mask_token(m->ck, &key);
+    if (mask >= 0) {
+        printf("%-22s%d (\"%s\"): as a draft it makes all guesses in one pass\n", "mask token",
+               mask, key);
+    }
     if (m->beside) print_head(checkpoint_head(m->beside), "head beside it");
     if (m->tok) {
         terminal_row_number("tokens of tokenizer", tokenizer_vocab_size(m->tok));
@@ -170,14 +176,16 @@ static json_t *model_json(const struct local_model *m)
 {
     const struct model_config *cfg = m->cfg;
     const struct head_config *head = m->beside ? checkpoint_head(m->beside) : m->head;
-    return json_pack(
-        "{ss ss sI sI so si si si si si si si si si so so}", "model", m->name, "architecture",
-        cfg->architecture, "parameters", (json_int_t)m->n_parameters, "weight_bytes",
-        (json_int_t)m->n_bytes, "types", types_json(m), "n_layers", cfg->n_layers, "width",
-        cfg->dim, "mlp_width", cfg->ffn_dim, "n_heads", cfg->n_heads, "n_kv_heads", cfg->n_kv_heads,
-        "head_width", cfg->head_dim, "vocab_size", cfg->vocab_size, "context_limit",
-        cfg->max_positions, "n_slices", config_slices(cfg), "tokenizer_vocab_size",
-        m->tok ? json_integer(tokenizer_vocab_size(m->tok)) : json_null(), "head", head_json(head));
+    int mask = checkpoint_mask_token(m->ck, NULL);
+    return json_pack("{ss ss sI sI so si si si si si si si si si so so so}", "model", m->name,
+                     "architecture", cfg->architecture, "parameters", (json_int_t)m->n_parameters,
+                     "weight_bytes", (json_int_t)m->n_bytes, "types", types_json(m), "n_layers",
+                     cfg->n_layers, "width", cfg->dim, "mlp_width", cfg->ffn_dim, "n_heads",
+                     cfg->n_heads, "n_kv_heads", cfg->n_kv_heads, "head_width", cfg->head_dim,
+                     "vocab_size", cfg->vocab_size, "context_limit", cfg->max_positions, "n_slices",
+                     config_slices(cfg), "tokenizer_vocab_size",
+                     m->tok ? json_integer(tokenizer_vocab_size(m->tok)) : json_null(), "head",
+                     head_json(head), "mask_token", mask >= 0 ? json_integer(mask) : json_null());
 }
 
 int describe_model(const char *model, bool is_json, struct error *err)

@@ -538,11 +538,14 @@ static void show_ready(const struct coordinator *c)
     bool has_kernels = c->drafter && c->drafter->kernels;
     bool guesses = c->drafter || strcmp(c->options.lookup, "none") != 0;
     log_line(LOG_LEVEL_INFO, "ready",
-             "address=%s http=%s draft=%s lookup=%s head_tokens=%d strategy=%s k=%d workers=%d "
-             "kernels=%s "
+             "address=%s http=%s draft=%s lookup=%s head_tokens=%d draft_passes=%s strategy=%s "
+             "k=%d workers=%d kernels=%s "
              "kernels_reason=\"%s\" threads=%d pin=%s metrics=%s",
              gateway_address(c->gateway), c->openai ? openai_address(c->openai) : "off",
              c->options.draft, c->options.lookup, c->drafter ? c->drafter->n_choices : 0,
+             !c->drafter               ? "none"
+             : c->drafter->is_parallel ? "one"
+                                       : "each",
              strategy_names[c->options.strategy],
              guesses ? sequence_default_k(c->options.strategy, c->options.n_draft) : 0,
              c->list.n_addresses, has_kernels ? c->drafter->kernels : "none",

@@ -93,8 +93,8 @@ struct draft_cost {
     int n_passes;
     int first_pass_tokens; /* without what was expected */
     int pass_lanes[DRAFT_MAX];
-    int pass_expected[DRAFT_MAX]; /* tokens that were read ahead, a row each, or read again for
-                                     guesses after siblings */
+    int pass_expected[DRAFT_MAX]; /* tokens that were read ahead or as masks, a row each, or read
+                                     again for guesses after siblings */
     bool pass_grows[DRAFT_MAX]; /* guesses after siblings are made; tokens read again have no row */
     int64_t pass_us[DRAFT_MAX];
 };
@@ -141,7 +141,10 @@ struct drafter {
     int n_vocab; /* ids from there on do not exist for the target (drafter_set_vocabulary) */
     /* ---- of a draft model, set by its open ---- */
     int n_choices; /* tokens that it chooses its guesses from */
-    int limit;     /* positions that it can see: no guess is at or after it; INT_MAX: all */
+    /* One pass makes all guesses of a lane, a row each, and none of them knows the others.
+     * Otherwise each takes a pass, which knows those before it. */
+    bool is_parallel;
+    int limit; /* positions that it can see: no guess is at or after it; INT_MAX: all */
     /* Its KV blocks; NULL: it has none. */
     const struct block_pool *pool;
     /* Kernels that its backend computes with, and why; NULL: it has no backend. */
@@ -151,7 +154,7 @@ struct drafter {
      * that the drafter knows already (begin). */
     const struct feature_wish *features;
     int feature_dim; /* elements of each */
-    /* Lent by the owner; NULL: each guess takes a pass of its own. */
+    /* Lent by the owner, and not to a parallel one; NULL: each guess takes a pass of its own. */
     struct draft_stage *stage;
 };
 

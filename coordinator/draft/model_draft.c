@@ -1,6 +1,7 @@
 /* The drafter that is a model: a small one in the coordinator's own process. A pass is one step of
  * it over all lanes, each with the tokens that it has not read, and makes one guess for each, or
- * more where its stage has said what is expected; it has its own KV blocks. This file opens it and
+ * more where its stage has said what is expected, or all of them (model_draft_parallel.c); it has
+ * its own KV blocks. This file opens it and
  * reads; the guesses are in model_draft_guess.c. */
 #include "coordinator/draft/model_draft.h"
 
@@ -76,6 +77,7 @@ static int choose_vocabulary(struct model_draft *d, const struct tokenizer *tok,
     int n_vocab = tokenizer_vocab_size(tok), rc = 0;
     d->n_vocab = n_vocab < cfg->vocab_size ? n_vocab : cfg->vocab_size;
     d->n_vocab_target = d->n_vocab;
+    TRY(model_draft_open_parallel(d, err));
     d->base.n_choices = head && head->n_columns < d->n_vocab ? head->n_columns : d->n_vocab;
     if (d->options.vocabulary) {
         TRY(draft_vocabulary_choose(&d->head_ids, &d->base.n_choices, d->options.vocabulary, tok,
@@ -113,8 +115,8 @@ int model_draft_start(struct model_draft *d, const struct tokenizer *tok, struct
     TRY(mem_array(&d->passing, (size_t)options->n_sequences, sizeof *d->passing, err));
     TRY(mem_array(&d->forward, (size_t)options->n_sequences, sizeof *d->forward, err));
     size_t n_best = (size_t)(options->support > FOLLOW_BEST ? options->support : FOLLOW_BEST);
-    TRY(mem_array(&d->best, n_best, sizeof *d->best, err));
-    TRY(mem_array(&d->scratch, n_best, sizeof *d->scratch, err));
+    TRY(mem_array(&d->best, n_best + 1, sizeof *d->best, err));
+    TRY(mem_array(&d->scratch, n_best + 1, sizeof *d->scratch, err));
     TRY(mem_array(&d->logits, (size_t)options->support, sizeof *d->logits, err));
     TRY(model_draft_open_growers(d, err));
     d->options.backend.stored = cfg->stored;

@@ -32,13 +32,14 @@ struct model_draft {
     struct block_table *tables;   /* [n_sequences] */
     int n_vocab;                  /* ids that both models have */
     int n_vocab_target;           /* ids that exist for the target */
+    int32_t mask_token;           /* of a parallel draft; -1: it is none */
     struct feeding *feedings;     /* [n_sequences] of the pass that is running */
     struct draft_lane **passing;  /* [n_sequences] its lanes */
     struct forward_lane *forward; /* [n_sequences] and the step of it */
     struct forward_row rows[STEP_ROWS];
     int n_rows_max;
     int32_t *head_ids;                  /* [base.n_choices] ascending; NULL: all n_vocab ids */
-    struct select_item *best, *scratch; /* [support], at least FOLLOW_BEST */
+    struct select_item *best, *scratch; /* [support], at least FOLLOW_BEST, and one more */
     float *logits;                      /* [support] of q's tokens, for coupled rules */
     struct draft_grower *growers;       /* [n_sequences] of the lanes of a call of propose */
 };
@@ -58,6 +59,7 @@ struct feeding {
     struct draft_grower *grower;
     bool has_chain_row;
     struct draft_grower *follows; /* of a lane whose guesses follow q; NULL: they do not */
+    struct draft_grower *beside;  /* the lane's, whatever it guesses */
 };
 
 /* Candidates of guesses: a row of logits. */
@@ -207,6 +209,31 @@ int model_draft_draw_growth(struct model_draft *d, const struct feeding *feeding
 void model_draft_end_growth(struct model_draft *d, const struct feeding *feeding);
 /* Tokens that its pass reads besides the one of each lane. */
 int model_draft_count_again(const struct feeding *feeding);
+
+/* Plans guesses after siblings from one row, which holds after any guess of the place before: there
+ * is no tree to feed, and the feeding, whose lane and has_chain_row are set, gets the grower for
+ * the draws alone. */
+void model_draft_plan_growth_of_row(struct model_draft *d, struct draft_grower *grower,
+                                    struct feeding *feeding);
+/* The place of the guesses that are wanted next. */
+int model_draft_growth_place(const struct draft_grower *grower);
+/* Nothing more is guessed after siblings. */
+void model_draft_stop_growth(struct draft_grower *grower);
+
+/* ---- model_draft_parallel.c ---- */
+
+/* Finds out whether the model is a parallel draft. Errors: ERR_FORMAT its mask cannot be one. */
+int model_draft_open_parallel(struct model_draft *d, struct error *err);
+
+/* Adds masks to the feedings of a pass, for all guesses that their lanes want; returns how many. */
+int model_draft_add_masks(struct model_draft *d, int n_feedings);
+
+/* The place for which a lane has its next guesses made, from its row of a pass whose rows are those
+ * of the places from `first` on; -1: there are no more. part: the feeding as if the place had a
+ * pass of its own, with a grower if there are guesses after siblings, and has_chain_row if there is
+ * one of the chain. */
+int model_draft_next_place(struct model_draft *d, const struct feeding *feeding, int first,
+                           struct feeding *part);
 
 /* ---- model_draft_follow.c ---- */
 

@@ -141,13 +141,14 @@ int model_draft_draw_following(struct model_draft *d, const struct feeding *feed
     struct guess_row rows[GROWN_MAX];
     int rc = 0, last = guess_tree_last(lane->draft);
     if (feeding->has_chain_row) {
-        TRY(keep_row(d, lane, row++, last, arena, &g->f.chain_row, err));
+        TRY(keep_row(d, lane, row, last, arena, &g->f.chain_row, err));
         double value = g->f.values[last];
         of_chain = others++;
         *of_chain = parent_of(lane->seq, &g->f.chain_row, value, 1);
     }
     for (int r = 0; r < g->n_rows; r++) {
-        TRY(keep_row(d, lane, row + r, g->of_row[r], arena, &rows[r], err));
+        int at = model_draft_row_after(g, feeding, row, r);
+        TRY(keep_row(d, lane, at, g->of_row[r], arena, &rows[r], err));
         others[r] = parent_of(lane->seq, &rows[r], g->f.values[g->of_row[r]], 0);
     }
     int budget = count_budget(g, lane, of_chain != NULL);

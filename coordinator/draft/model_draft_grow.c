@@ -33,6 +33,7 @@ void model_draft_begin_growth(struct model_draft *d, struct draft_lane *lanes, i
         lanes[i].draft->is_independent = lanes[i].plan && lanes[i].plan->is_independent;
         g->follows = g->plan && lanes[i].follows_q;
         g->next = 0;
+        g->shares_row = false;
         memset(g->made, -1, sizeof g->made);
         if (g->follows) model_draft_begin_following(g, &lanes[i]);
     }
@@ -143,6 +144,36 @@ static void add_all(struct draft_grower *g, const struct draft_lane *lane, int f
     }
 }
 
+static void choose_parents(const struct model_draft *d, struct draft_grower *g,
+                           const struct draft_lane *lane, bool goes_on)
+{
+    if (g->follows) {
+        model_draft_choose_parents(g, lane, goes_on, d->n_rows_max);
+    } else {
+        list_parents(g, lane);
+    }
+}
+
+void model_draft_plan_growth_of_row(struct model_draft *d, struct draft_grower *g,
+                                    struct feeding *feeding)
+{
+    choose_parents(d, g, feeding->lane, feeding->has_chain_row);
+    g->shares_row = true;
+    g->n_rows = g->n_parents;
+    memcpy(g->of_row, g->pass_parents, (size_t)g->n_parents);
+    feeding->grower = g;
+}
+
+int model_draft_growth_place(const struct draft_grower *g)
+{
+    return g->follows ? g->f.place : guess_tree_place(g->plan, g->next);
+}
+
+void model_draft_stop_growth(struct draft_grower *g)
+{
+    g->plan = NULL;
+}
+
 bool model_draft_plan_growth(struct model_draft *d, struct draft_grower *g, bool goes_on,
                              struct feeding *feeding)
 {
@@ -150,11 +181,7 @@ bool model_draft_plan_growth(struct model_draft *d, struct draft_grower *g, bool
     const struct guess_tree *draft = lane->draft;
     const struct block_table *table = &d->tables[lane->seq->slot];
     struct error err;
-    if (g->follows) {
-        model_draft_choose_parents(g, lane, goes_on, d->n_rows_max);
-    } else {
-        list_parents(g, lane);
-    }
+    choose_parents(d, g, lane, goes_on);
     int fork = mark(g, draft);
     add_all(g, lane, fork);
     if (tree_layout_init(&g->shape, g->parents, g->n_tokens - 1, &err) ||
@@ -214,14 +241,13 @@ static int draw_planned(struct model_draft *d, const struct feeding *feeding, in
     struct draft_grower *g = feeding->grower;
     struct draft_lane *lane = feeding->lane;
     int rc = 0;
-    row += feeding->has_chain_row ? 1 : 0;
     for (int i = g->next, n; i < g->end; i += n) {
         const struct draft_group group = {find_parent(g, lane, i), n = count_group(g, i),
                                           i - g->next};
         struct guess_row read;
         int first = lane->draft->n, r = group.parent < 0 ? -1 : find_row(g, group.parent);
         if (r < 0) continue;
-        TRY(model_draft_read_row(d, lane, row + r, group.parent,
+        TRY(model_draft_read_row(d, lane, model_draft_row_after(g, feeding, row, r), group.parent,
                                  model_draft_row_size(d, lane->seq, n - 1), arena, &read, err));
         int n_made = model_draft_draw_group(d, feeding, &group, &read, arena, err);
         if (n_made < 0) return n_made;

@@ -32,6 +32,7 @@ struct draft_grower {
     /* The pass. */
     int n_parents;
     int8_t pass_parents[GROWN_MAX]; /* [n_parents] that get others */
+    bool shares_row;                /* one row is that of all of them; there is no tree */
     bool is_needed[TREE_NODES_MAX]; /* it, or what is after it, is one of these */
     int n_tokens, n_rows;
     int32_t tokens[PASS_TOKENS], parents[TREE_NODES_MAX]; /* tokens[0] is before the tree */
@@ -48,6 +49,15 @@ struct draft_grower {
 static inline bool model_draft_ends(const struct draft_lane *lane, int32_t token)
 {
     return !lane->draft->is_independent && end_ids_have(lane->ends, token);
+}
+
+/* The row of a step that is number r of a grower's rows; `row` is the first one of the feeding,
+ * which is the chain's if that has one. */
+static inline int model_draft_row_after(const struct draft_grower *grower,
+                                        const struct feeding *feeding, int row, int r)
+{
+    if (grower->shares_row) return row;
+    return row + (feeding->has_chain_row ? 1 : 0) + r;
 }
 
 /* ---- model_draft_group.c ---- */

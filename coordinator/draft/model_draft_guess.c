@@ -51,6 +51,7 @@ static int list_feedings(struct model_draft *d, struct draft_lane *lanes, int n)
         if (model_draft_plan_feeding(d, feeding, lane->seq, end, &lane->err)) continue;
         if (!model_draft_has_features(d, feeding, draft->base)) continue;
         feeding->lane = lane;
+        feeding->beside = grower;
         feeding->follows = model_draft_follows_q(grower) ? grower : NULL;
         if (grows && !model_draft_plan_growth(d, grower, goes_on, feeding) && !goes_on) continue;
         d->passing[n_feedings++] = lane;
@@ -80,11 +81,12 @@ static int add_expected(struct model_draft *d, struct feeding *feeding)
     return n;
 }
 
-/* Adds what is expected to the feedings of a pass; returns how many tokens. */
+/* Adds what is expected, or masks, to the feedings of a pass; returns how many tokens. */
 static int read_ahead(struct model_draft *d, int n_feedings)
 {
     struct draft_stage *stage = d->base.stage;
     int n = 0;
+    if (d->base.is_parallel) return model_draft_add_masks(d, n_feedings);
     if (!stage) return 0;
     stage->expect(stage, d->passing, n_feedings);
     for (int i = 0; i < n_feedings; i++) {
@@ -121,9 +123,26 @@ static int guess_from_rows(struct model_draft *d, const struct feeding *feeding,
     return rc;
 }
 
+/* The lane's guesses from the rows of a pass that makes all of them. */
+static int guess_places(struct model_draft *d, const struct feeding *feeding, int row,
+                        struct arena *arena, struct error *err)
+{
+    struct guess_tree *draft = feeding->lane->draft;
+    int first = draft->n_chain, place, rc = 0;
+    struct feeding part;
+    feeding->seq->n_draft_kv = draft->base;
+    while (!rc && (place = model_draft_next_place(d, feeding, first, &part)) >= 0) {
+        int at = row + place - first;
+        if (part.grower) rc = model_draft_draw_growth(d, &part, at, arena, err);
+        if (!rc && part.has_chain_row) rc = guess_once(d, &part, at, 0, arena, err);
+    }
+    return rc;
+}
+
 static int guess_from_feeding(struct model_draft *d, const struct feeding *feeding, int row,
                               struct arena *arena, struct error *err)
 {
+    if (d->base.is_parallel) return guess_places(d, feeding, row, arena, err);
     if (!feeding->grower) return guess_from_rows(d, feeding, row, arena, err);
     int rc = model_draft_draw_growth(d, feeding, row, arena, err);
     if (rc || !feeding->has_chain_row) return rc;
@@ -152,7 +171,7 @@ static void run_pass(struct model_draft *d, const struct feeding *feedings, int 
     }
 }
 
-/* n_ahead, n_again: tokens that were read ahead, and again. */
+/* n_ahead, n_again: tokens that were read ahead or as masks, and again. */
 static void note_pass(struct draft_cost *cost, int n_lanes, int n_ahead, int n_again, int64_t us)
 {
     if (cost->n_passes == DRAFT_MAX) return;

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "coordinator/draft/model_draft.h"
 #include "speculation/accept/multi_draft.h"
 #include "speculation/accept/rules.h"
@@ -55,15 +56,19 @@ int model_draft_row_chances(const struct sequence *seq, const struct guess_row *
     return greedy_chances(row, chances, TREE_CHILDREN_MAX);
 }
 
-/* The n best of the row that exist for the target, too, into d->best; *n_best is how many. */
+/* The n best of the row that exist for the target, too, into d->best; *n_best is how many. A mask
+ * is no token of a text. */
 static int best_of_row(struct model_draft *d, int row, int n, struct arena *arena, int *n_best,
                        struct error *err)
 {
     int n_kept = 0;
-    int rc = model_best(d->model, row, n, arena, d->best, n_best, err);
-    if (rc || d->n_vocab_target >= d->n_vocab) return rc;
-    for (int i = 0; i < *n_best; i++) {
-        if (d->best[i].id < d->n_vocab_target) d->best[n_kept++] = d->best[i];
+    bool may_be_mask = d->mask_token >= 0 && d->mask_token < d->n_vocab;
+    int n_asked = may_be_mask ? least(n + 1, d->base.n_choices) : n;
+    int rc = model_best(d->model, row, n_asked, arena, d->best, n_best, err);
+    if (rc || (!may_be_mask && d->n_vocab_target >= d->n_vocab)) return rc;
+    for (int i = 0; i < *n_best && n_kept < n; i++) {
+        bool is_mask = d->best[i].id == d->mask_token;
+        if (d->best[i].id < d->n_vocab_target && !is_mask) d->best[n_kept++] = d->best[i];
     }
     *n_best = n_kept;
     return 0;

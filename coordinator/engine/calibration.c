@@ -27,7 +27,8 @@ enum {
      * request takes that long in any case. */
     LONGEST_US = 250000,
     LONGEST_ROWS = 4,
-    DRAFT_PASSES = 2 /* the second one reads one token a lane, as most passes do */
+    /* The second one reads one token a lane, as most passes do. A parallel draft makes only one. */
+    DRAFT_PASSES = 2
 };
 
 struct calibration;
@@ -125,7 +126,7 @@ static int draft_once(struct calibration *c, int n, int64_t *us, struct error *e
 {
     static const struct end_ids no_ends;
     struct draft_cost cost;
-    int rc = 0;
+    int n_passes = c->options.drafter->is_parallel ? 1 : DRAFT_PASSES, rc = 0;
     arena_reset(&c->arena);
     struct draft_lane *lanes = arena_take(&c->arena, (size_t)n, sizeof *lanes);
     struct guess_tree *drafts = arena_take(&c->arena, (size_t)n, sizeof *drafts);
@@ -135,14 +136,14 @@ static int draft_once(struct calibration *c, int n, int64_t *us, struct error *e
         TRY(show_features(c, i, err));
         guess_tree_begin(&drafts[i], CALIBRATION_TOKENS);
         lanes[i] = (struct draft_lane){
-            .seq = &c->seqs[i], .k = DRAFT_PASSES, .ends = &no_ends, .draft = &drafts[i]};
+            .seq = &c->seqs[i], .k = n_passes, .ends = &no_ends, .draft = &drafts[i]};
     }
     drafter_propose(c->options.drafter, lanes, n, &c->arena, &cost);
     for (int i = 0; i < n; i++) {
         drafter_forget(c->options.drafter, i);
     }
     /* A drafter that makes no passes, or fails, teaches nothing. */
-    *us = cost.n_passes == DRAFT_PASSES ? cost.pass_us[DRAFT_PASSES - 1] : 0;
+    *us = cost.n_passes == n_passes ? cost.pass_us[n_passes - 1] : 0;
 out:
     return rc;
 }

@@ -121,7 +121,8 @@ static bool adopt_planner(struct engine *e, const struct target_description *d)
     bool is_same = old->model_fingerprint == d->model_fingerprint && old->n_ranks == d->n_ranks &&
                    old->n_threads == d->n_threads && strcmp(old->arithmetic, d->arithmetic) == 0 &&
                    strcmp(old->kernels, d->kernels) == 0;
-    if (!is_same) e->planner = (struct planner){0};
+    const struct drafter *model = e->options.drafters->model;
+    if (!is_same) e->planner = (struct planner){.is_parallel = model && model->is_parallel};
     return !is_same;
 }
 

@@ -413,12 +413,15 @@ static void plan_fixed_tree(struct planning *p, struct lane_plan *lane)
 }
 
 /* Counts the rows that a lane adds to the step before guesses are planned, and adds its guesses to
- * the passes of the draft. */
+ * the passes of the draft, which has no rows for siblings, and a parallel one has none for what is
+ * after them. */
 static int load_of(const struct lane_plan *lane, struct planner_load *load)
 {
     const struct guess_tree *tree = &lane->tree;
+    bool is_parallel = lane->drafter && lane->drafter->is_parallel;
+    int without = GUESS_SIBLING | (is_parallel ? GUESS_GROWN : 0);
     for (int i = 0; i < tree->n; i++) {
-        if (tree->marks[i] & GUESS_SIBLING) continue;
+        if (tree->marks[i] & without) continue;
         load->n_guessing[guess_tree_place(tree, i)]++;
     }
     return lane->n_tokens + tree->n;
