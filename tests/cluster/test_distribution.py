@@ -26,11 +26,13 @@ import json
 import math
 import os
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from far_cluster import FarCluster
 from generations import (DRAFT, TARGET, Edits, GenerationCluster, Report, chi_square, exact_pairs,
                          fit_cells, order, side_by_side)
+from parallel_draft import write_parallel_draft
 
 SMALL = "synthetic:tiny,seed=5,agree=0.7"
 PROMPT = [338]  # in tales: "The"
@@ -64,6 +66,8 @@ UNCUT_SEEDS = {0: 23000001, 1: 24000001}  # compact and whole rows
 CHAINS_TV = 0.04
 FIRST_SEEDS = {"rejection": 1, "block": 1000001, "naive": 2000001}
 TALES_SEEDS = {"rejection": 13000001, "block": 14000001}
+PARALLEL_SEEDS = {"rejection": 25000001, "block": 26000001}
+MASK_TOKEN = 4001
 GROWN_SEEDS = {"rejection": 19000001, "block": 20000001}
 FOUND_SEEDS = {"rejection": 15000001, "block": 16000001}
 STRATEGIES = ("planned", "heuristic", "threshold")
@@ -451,11 +455,18 @@ def check_draws(build, report, draws, exact, most_tv):
 
 
 def check_tales(build, report):
+    """With the pair's draft, and with one that makes all guesses in one pass."""
     exact = exact_of(build, report, TARGET)
     way = {"target": TARGET, "draft": DRAFT, "worker_flags": ONE_THREAD}
-    with GenerationCluster(build, **way) as cluster, GenerationCluster(build, **way) as other:
+    with GenerationCluster(build, **way) as cluster, GenerationCluster(build, **way) as other, \
+            tempfile.TemporaryDirectory(prefix="outrider-") as folder:
         draws = draw_both((cluster, other), report, N_TALES, TALES_SEEDS)
+        parallel = write_parallel_draft(os.path.join(folder, "parallel"), DRAFT, MASK_TOKEN)
+        for world in (cluster, other):
+            world.use(draft=parallel)
+        at_once = draw_both((cluster, other), report, N_TALES, PARALLEL_SEEDS)
     check_draws(build, report, draws, exact, TALES_TV)
+    check_draws(build, report, at_once, exact, TALES_TV)
 
 
 def check_uncut(build, report):

@@ -23,8 +23,8 @@ from matrix_guesses import (LOOKUP_WAYS, check_alone, check_appended, check_chai
                             check_lookahead, check_lookup, check_named_tree, check_planned_trees,
                             check_session_trees, check_store, check_store_trees, check_tree_of_q)
 from matrix_texts import (OWN, SOME, check_decisions, check_defaults, check_heads, check_layers,
-                          check_random_draft, check_reference, check_refused_layers,
-                          check_row_forms, decide)
+                          check_parallel_draft, check_random_draft, check_reference,
+                          check_refused_layers, check_row_forms, decide)
 from plain_texts import DEEP_PAIR, PAIR, PlainTexts
 
 AT_ONCE = 4  # worlds; those that are far away mostly wait
@@ -40,6 +40,7 @@ def near_one(world, reference):
     check_defaults(world, plain_texts.N_ENDS)
     check_decisions(world, reference, staged=None)
     check_random_draft(world)
+    check_parallel_draft(world)
     world.use("--draft-staged", "on")
     check_decisions(world, reference, staged=True)
     check_decisions(world, reference, in_flight=12, staged=True)
@@ -66,6 +67,7 @@ def near_two(world, reference):
     check_decisions(world, reference, staged=None, ways=OWN if ALL else SOME)
     check_row_forms(world)
     check_random_draft(world)
+    check_parallel_draft(world)
     check_lookup(world, "session", (16,))
 
 

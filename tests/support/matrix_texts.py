@@ -7,11 +7,13 @@ import tempfile
 from cluster import SOURCE
 from generations import DRAFT, TARGET, Edits, golden_prompts, order
 from matrix import ALL, GREEDY_AND_COUPLED, N_SEEDS, PLANNED, Total
+from parallel_draft import write_parallel_draft
 from plain_texts import CONTEXT, CUTS, KINDS
 from random_model import write_random_model
 
 ALL_K = range(9)
 RANDOM_SEED = 7
+MASK_TOKEN = 4001
 CERTAIN_MARGIN = 0.1  # a lead of the reference's best token that bf16 cannot turn
 # Four ranks on two cores take most of the time. What they may get wrong, two ranks would too, but
 # for sums of four parts, which every K has. Their texts are shorter for the same reason.
@@ -22,6 +24,8 @@ COUPLED_K = {1: {"coupled at 0.7": (0, 2, 5, 8), "coupled at 1": ALL_K},
 RANDOM_GREEDY_K = {1: (1, 4, 8), 2: (3,), 4: (3,)}
 RANDOM_COUPLED_K = {1: {"coupled at 0.7": (3, 8), "coupled at 1": (1, 3, 5, 8)},
                     2: {"coupled at 1": (3, 8)}, 4: {"coupled at 0.7": (3,)}}
+PARALLEL_K = {1: ((1, 3, 16), {"coupled at 0.7": (3,), "coupled at 1": (1, 8)}),
+              2: ((8,), {"coupled at 1": (3,)})}
 TEXT_TOKENS = {1: 150, 2: 100, 4: 60}
 CONTEXT_K = {1: (0, 3, 8), 2: (3, 8) if ALL else (8,), 4: (8,)}
 CUT_K = {1: (0, 3, 8), 2: (0, 3, 8) if ALL else (3,), 4: (3,)}
@@ -119,6 +123,27 @@ def check_random_draft(world):
             check_strategies(world)
         check_k(world, RANDOM_GREEDY_K[n_ranks], RANDOM_COUPLED_K[n_ranks])
         check_ends(world, 2, has_inside=False)
+
+
+def check_parallel_draft(world):
+    """A draft that makes all guesses of a round in one pass, as chains and as trees."""
+    n_ranks = world.cluster.n_ranks
+    with tempfile.TemporaryDirectory(prefix="outrider-") as folder:
+        draft = write_parallel_draft(os.path.join(folder, "parallel"), DRAFT, MASK_TOKEN)
+        shown = world.cluster.outrider("describe", draft)
+        world.check(f"{MASK_TOKEN} (\"pard_token\")" in shown.stdout, "describe shows the mask token")
+        world.use(draft=draft)
+        for way in WAYS[:2] if n_ranks == 1 else ():
+            for name in GREEDY_AND_COUPLED:
+                world.texts(name, guesses_at(16, way["strategy"]), n_draft=16,
+                            max_tokens=TEXT_TOKENS[n_ranks], **way)
+        check_k(world, *PARALLEL_K[n_ranks])
+        check_ends(world, 1)
+        for trees in ("3,2,1", "dynamic:3,2,1"):
+            world.use("--trees", trees, draft=draft)
+            for name in GREEDY_AND_COUPLED:
+                world.texts(name, lambda total: 0 < total.siblings_accepted < total.siblings,
+                            in_flight=12, max_tokens=TEXT_TOKENS[n_ranks], n_draft=3)
 
 
 def check_reference(report, plain):

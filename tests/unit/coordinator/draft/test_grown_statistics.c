@@ -12,10 +12,14 @@
 #include "tests/support/edited_lanes.h"
 #include "tests/support/guess_tables.h"
 #include "tests/support/lane_statistics.h"
+#include "tests/support/parallel_draft.h"
 
 enum { GUESSES = 2, BASE = 14 };
 enum { GROWN_COIN = 1 + SIBLINGS_MAX /* of the first guess for a place after siblings */ };
 #define SMALL "synthetic:tiny,seed=3,layers=1,vocab=64"
+
+/* The draft makes all guesses in one pass: those for a place have one q, whatever is before them. */
+static bool is_parallel;
 
 /* After both siblings of the first guess, the first of them with siblings, three deep; the chain
  * has two guesses. */
@@ -25,14 +29,15 @@ static const struct growth plan = {.n = 7, .parents = {-1, -1, -2, 0, 0, 1, 2}};
 static const struct growth wide = {.n = 10, .parents = {-1, -1, -1, -2, -2, -2, 0, 1, 2, 3}};
 static const uint8_t wide_siblings[DRAFT_MAX] = {2, 3};
 
-/* Wrong: a guess after a sibling is said to come from the q of the chain at its place; all guesses
- * after siblings are left out after a look at one; or the first guesses after siblings of guess 0
- * have the coin of the chain's guess for their place. Rules that try a guess before they look at
- * the guesses after it do not mind that coin, because whether the sibling is tried does not depend
- * on it. Block verification looks at the chain's last guess first. Where the growth follows q: as
- * it is, left out after a look, or a place's guesses are shared after a look at them, so that the
- * likelier of two groups stays. With edits of p and q: as they are, where the growth follows q, and
- * wrong: the target's rows miss the edits of the guesses before them. */
+/* Wrong: a guess after a sibling is said to come from the q of the chain at its place, or where the
+ * draft is parallel from that of the place before; all guesses after siblings are left out after a
+ * look at one; or the first guesses after siblings of guess 0 have the coin of the chain's guess for
+ * their place. Rules that try a guess before they look at the guesses after it do not mind that
+ * coin, because whether the sibling is tried does not depend on it. Block verification looks at the
+ * chain's last guess first. Where the growth follows q: as it is, left out after a look, or a
+ * place's guesses are shared after a look at them, so that the likelier of two groups stays. With
+ * edits of p and q: as they are, where the growth follows q, and wrong: the target's rows miss the
+ * edits of the guesses before them. */
 enum way {
     RIGHT,
     OTHER_Q,
@@ -101,7 +106,8 @@ static void spoil(const struct bench *b, struct guess_tree *draft, enum way way)
     }
     for (int i = 0; way == OTHER_Q && i < draft->n; i++) {
         bool is_grown = draft->marks[i] & GUESS_GROWN;
-        if (is_grown && guess_tree_place(draft, i) == 1) draft->q[i] = guess_q(draft, 1);
+        int place = is_parallel ? 0 : 1;
+        if (is_grown && guess_tree_place(draft, i) == 1) draft->q[i] = guess_q(draft, place);
     }
     /* As they are made, the first of all is after the first sibling, or after the other one. */
     for (node = 0; node < draft->n && !(draft->marks[node] & GUESS_GROWN); node++) {
@@ -181,14 +187,21 @@ static void setup_small(struct bench *b, enum accept_rule rule, float temperatur
 {
     struct error err;
     int32_t text[BASE];
+    char name[128] = SMALL;
+    struct parallel_draft made = make_parallel_draft(DRAFT, "\"pard_token\": 63");
+    if (is_parallel) {
+        snprintf(name, sizeof name, "synthetic:%s,seed=3,layers=1,vocab=64", made.config);
+    }
     const struct drafter_options options = {
-        .name = SMALL,
+        .name = name,
         .backend = {.device = "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 1},
         .n_sequences = SLOTS,
         .support = 64,
         .kv_tokens = SLOTS * CAPACITY};
     CHECK_OK(tokenizer_open_bytes(&b->tok, 256, &err));
     CHECK_OK(drafter_open(&b->drafter, &options, b->tok, &err));
+    remove_parallel_draft(&made);
+    ck_assert(b->drafter->is_parallel == is_parallel);
     drafter_set_vocabulary(b->drafter, N_IDS);
     b->drafters = (struct drafters){.model = b->drafter};
     CHECK_OK(block_pool_open(&b->target_pool, SLOTS * CAPACITY / 16, 16, &err));
@@ -266,6 +279,24 @@ START_TEST(edits_of_each_path_keep_the_distribution)
 }
 END_TEST
 
+START_TEST(parallel_drafts_keep_the_distribution)
+{
+    static const enum accept_rule rules[] = {RULE_REJECTION, RULE_BLOCK, RULE_NAIVE};
+    is_parallel = true;
+    ck_assert(p_value(rules[_i], flat, RIGHT, "parallel") >= P_LEAST);
+    ck_assert(p_value(rules[_i], flat, FOLLOWS, "parallel, following q") >= P_LEAST);
+    ck_assert(p_value(rules[_i], flat, EDITED, "parallel, edited") >= P_LEAST);
+}
+END_TEST
+
+START_TEST(wrong_q_of_a_parallel_draft_is_found)
+{
+    is_parallel = true;
+    double other = p_value(RULE_REJECTION, flat, OTHER_Q, "parallel, the q before is told");
+    ck_assert(DRAWS_ARE_FEW || other < P_LEAST);
+}
+END_TEST
+
 START_TEST(edits_that_miss_guesses_are_found)
 {
     ck_assert(p_value(RULE_REJECTION, flat, EDITED_WRONG, "edits miss guesses") < P_LEAST ||
@@ -304,6 +335,8 @@ int main(void)
     tcase_add_test(tcase, wrong_ways_are_found);
     tcase_add_loop_test(tcase, guesses_that_follow_q_keep_the_distribution, 0, 3);
     tcase_add_loop_test(tcase, edits_of_each_path_keep_the_distribution, 0, 3);
+    tcase_add_loop_test(tcase, parallel_drafts_keep_the_distribution, 0, 3);
+    tcase_add_test(tcase, wrong_q_of_a_parallel_draft_is_found);
     tcase_add_test(tcase, edits_that_miss_guesses_are_found);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("wrong");
