@@ -131,7 +131,8 @@ def check_parallel_draft(world):
     with tempfile.TemporaryDirectory(prefix="outrider-") as folder:
         draft = write_parallel_draft(os.path.join(folder, "parallel"), DRAFT, MASK_TOKEN)
         shown = world.cluster.outrider("describe", draft)
-        world.check(f"{MASK_TOKEN} (\"pard_token\")" in shown.stdout, "describe shows the mask token")
+        world.check(f"{MASK_TOKEN} (\"pard_token\")" in shown.stdout,
+                    "describe shows the mask token")
         world.use(draft=draft)
         for way in WAYS[:2] if n_ranks == 1 else ():
             for name in GREEDY_AND_COUPLED:
