@@ -99,6 +99,27 @@ static const char *source_words(enum head_source source)
     return source == HEAD_OWN ? "its own" : "the target's";
 }
 
+/* A head that guesses several places from one feature. */
+static void print_places(const struct head_config *head)
+{
+    const struct head_places *p = &head->places;
+    printf("%-22s%d from each feature", "places", p->n);
+    if (p->hidden_dim) {
+        printf(", by a hidden layer of width %d\n", p->hidden_dim);
+    } else {
+        bool is_repeated = p->n_blocks > p->n_stored_blocks;
+        printf(", each by %d block%s%s\n", p->n_blocks, p->n_blocks == 1 ? "" : "s",
+               is_repeated ? ", which are one block" : "");
+    }
+    if (p->has_logits) {
+        printf("%-22s%d ids, each place by its own lm_head\n", "guesses", head->n_columns);
+    } else if (head->n_columns) {
+        printf("%-22s%d ids, by its own lm_head\n", "guesses", head->n_columns);
+    } else {
+        printf("%-22sall ids, by the target's lm_head\n", "guesses");
+    }
+}
+
 static void print_head(const struct head_config *head, const char *name)
 {
     char text[HEAD_READING_BYTES];
@@ -106,9 +127,25 @@ static void print_head(const struct head_config *head, const char *name)
            head->is_speculators ? ", in the layout of speculators" : "");
     printf("%-22s%d of width %d: %s\n", "features", head->entry.n_features, head->entry.feature_dim,
            head_reading_show(head, text));
+    if (head->places.n) {
+        print_places(head);
+        return;
+    }
     printf("%-22s%d ids, by %s lm_head\n", "guesses", head->n_columns,
            source_words(head->logits_from));
     printf("%-22s%s\n", "embedding", source_words(head->embedding_from));
+}
+
+static void print_layers(const struct model_config *cfg)
+{
+    terminal_row_number("layers", cfg->n_layers);
+    terminal_row_number("width", cfg->dim);
+    terminal_row_number("width of the MLP", cfg->ffn_dim);
+    printf("%-22s%d of %d, %d of keys and values\n", "heads", cfg->n_heads, cfg->head_dim,
+           cfg->n_kv_heads);
+    terminal_row_number("vocabulary", cfg->vocab_size);
+    terminal_row_number("context", cfg->max_positions);
+    terminal_row_number("slices", config_slices(cfg));
 }
 
 static void print_model(const struct local_model *m)
@@ -122,14 +159,7 @@ static void print_model(const struct local_model *m)
     for (int i = 0; i < m->n_types; i++) {
         print_type(&m->types[i], i ? "" : "tensors");
     }
-    terminal_row_number("layers", cfg->n_layers);
-    terminal_row_number("width", cfg->dim);
-    terminal_row_number("width of the MLP", cfg->ffn_dim);
-    printf("%-22s%d of %d, %d of keys and values\n", "heads", cfg->n_heads, cfg->head_dim,
-           cfg->n_kv_heads);
-    terminal_row_number("vocabulary", cfg->vocab_size);
-    terminal_row_number("context", cfg->max_positions);
-    terminal_row_number("slices", config_slices(cfg));
+    if (cfg->n_layers) print_layers(cfg);
     const char *key;
     int mask = checkpoint_mask_token(m->ck, &key);
     if (mask >= 0) {
@@ -164,12 +194,18 @@ static json_t *head_json(const struct head_config *head)
 {
     char text[HEAD_READING_BYTES];
     if (!head) return json_null();
-    return json_pack("{ss sb si si ss si sb sb}", "format", head_format_name(head),
-                     "speculators_layout", head->is_speculators, "features", head->entry.n_features,
-                     "feature_width", head->entry.feature_dim, "reads",
-                     head_reading_show(head, text), "guessed_ids", head->n_columns, "own_embedding",
-                     head->embedding_from == HEAD_OWN, "own_lm_head",
-                     head->logits_from == HEAD_OWN);
+    return json_pack(
+        "{ss sb si si ss si sb sb si}", "format", head_format_name(head), "speculators_layout",
+        head->is_speculators, "features", head->entry.n_features, "feature_width",
+        head->entry.feature_dim, "reads", head_reading_show(head, text), "guessed_ids",
+        head->n_columns, "own_embedding", head->embedding_from == HEAD_OWN, "own_lm_head",
+        head->logits_from == HEAD_OWN || head->places.has_logits, "places", head->places.n);
+}
+
+/* A head of places has no layers of which this would be a property. */
+static json_t *layers_json(const struct model_config *cfg, int value)
+{
+    return cfg->n_layers ? json_integer(value) : json_null();
 }
 
 static json_t *model_json(const struct local_model *m)
@@ -177,15 +213,17 @@ static json_t *model_json(const struct local_model *m)
     const struct model_config *cfg = m->cfg;
     const struct head_config *head = m->beside ? checkpoint_head(m->beside) : m->head;
     int mask = checkpoint_mask_token(m->ck, NULL);
-    return json_pack("{ss ss sI sI so si si si si si si si si si so so so}", "model", m->name,
-                     "architecture", cfg->architecture, "parameters", (json_int_t)m->n_parameters,
-                     "weight_bytes", (json_int_t)m->n_bytes, "types", types_json(m), "n_layers",
-                     cfg->n_layers, "width", cfg->dim, "mlp_width", cfg->ffn_dim, "n_heads",
-                     cfg->n_heads, "n_kv_heads", cfg->n_kv_heads, "head_width", cfg->head_dim,
-                     "vocab_size", cfg->vocab_size, "context_limit", cfg->max_positions, "n_slices",
-                     config_slices(cfg), "tokenizer_vocab_size",
-                     m->tok ? json_integer(tokenizer_vocab_size(m->tok)) : json_null(), "head",
-                     head_json(head), "mask_token", mask >= 0 ? json_integer(mask) : json_null());
+    return json_pack(
+        "{ss ss sI sI so si si so so so so si so so so so so}", "model", m->name, "architecture",
+        cfg->architecture, "parameters", (json_int_t)m->n_parameters, "weight_bytes",
+        (json_int_t)m->n_bytes, "types", types_json(m), "n_layers", cfg->n_layers, "width",
+        cfg->dim, "mlp_width", layers_json(cfg, cfg->ffn_dim), "n_heads",
+        layers_json(cfg, cfg->n_heads), "n_kv_heads", layers_json(cfg, cfg->n_kv_heads),
+        "head_width", layers_json(cfg, cfg->head_dim), "vocab_size", cfg->vocab_size,
+        "context_limit", layers_json(cfg, cfg->max_positions), "n_slices",
+        layers_json(cfg, config_slices(cfg)), "tokenizer_vocab_size",
+        m->tok ? json_integer(tokenizer_vocab_size(m->tok)) : json_null(), "head", head_json(head),
+        "mask_token", mask >= 0 ? json_integer(mask) : json_null());
 }
 
 int describe_model(const char *model, bool is_json, struct error *err)

@@ -10,6 +10,7 @@
 #include "model/entry.h"
 #include "model/features.h"
 #include "model/numerics/numerics.h"
+#include "model/places.h"
 #include "model/rope.h"
 #include "model/weights.h"
 
@@ -38,7 +39,8 @@ struct model {
     int n_ropes;
     struct model_options options;
     struct model_weights weights;
-    struct entry entry;           /* of a head; zeroed: it is none */
+    struct entry entry;           /* of a head with layers; zeroed: it is none */
+    struct places places;         /* of a head of places; zeroed: it is none */
     struct layer_weights *chosen; /* [n_layers] some of those of `like`; NULL: all, or own ones */
     struct attention_shape attention;
     int qkv_dim, attention_dim; /* (H + 2K) E and H E of this rank */
@@ -60,12 +62,12 @@ struct model {
     uint16_t *hidden;   /* [F] */
     float *parts;       /* [n_local] slices of [D] */
     float *squares;     /* [n_local] slices of the sums of q and of k; NULL without such norms */
-    float *logits;      /* [max_rows][n_local * vocab_slice] */
+    float *logits;      /* [max_rows, or places_rows][n_local * vocab_slice] */
 
     struct attention_lane *lanes; /* [max_lanes]; this and the rest is host memory */
     struct attention_tree *trees; /* [max_lanes] of those lanes that have one */
     int32_t *tokens;              /* [max_tokens] */
-    int *row_index;               /* [max_rows] */
+    int *row_index;               /* [max_rows] of the step's rows; with places, of the logits' */
     float *cos, *sin;             /* [max_tokens][n_ropes][E / 2] */
     float *query_scale;           /* [max_tokens]; NULL: q is not scaled */
     struct answer_item *items;    /* [max_rows * n_local] */
@@ -82,14 +84,15 @@ static size_t head_stride(const struct model *m)
 static int open_step_buffers(struct model *m, struct error *err)
 {
     const struct backend_ops *ops = m->be->ops;
-    size_t n = (size_t)ops->capacity(m->be, m->options.max_tokens);
-    size_t rows = (size_t)ops->capacity(m->be, m->options.max_rows);
+    bool has_places = m->places.config != NULL; /* with its own buffers, but for the logits */
+    size_t n = has_places ? 0 : (size_t)ops->capacity(m->be, m->options.max_tokens);
+    size_t rows = has_places ? m->places.n_rows : (size_t)ops->capacity(m->be, m->options.max_rows);
     size_t dim = (size_t)m->cfg->dim, ffn = (size_t)m->shard.ffn_dim;
     size_t norm_rows = n > rows ? n : rows;
     int rc = 0;
     const size_t bytes[STEP_BUFFERS] = {
         [BUFFER_X] = n * dim * sizeof(float),
-        [BUFFER_H] = norm_rows * dim * sizeof(uint16_t),
+        [BUFFER_H] = has_places ? 0 : norm_rows * dim * sizeof(uint16_t),
         [BUFFER_QKV] = n * (size_t)m->qkv_dim * sizeof(float),
         [BUFFER_Q] = n * (size_t)m->attention_dim * sizeof(uint16_t),
         [BUFFER_ATTENDED] = n * (size_t)m->attention_dim * sizeof(uint16_t),
@@ -146,6 +149,7 @@ out:
 static void close_buffers(struct model *m)
 {
     entry_close(&m->entry, m->be);
+    places_close(&m->places, m->be);
     for (int i = 0; i < STEP_BUFFERS; i++) {
         const struct step_buffer *b = &m->buffers[i];
         if (b->data) m->be->ops->buffer_close(m->be, b->data, b->bytes);
@@ -195,6 +199,10 @@ static int take_head(struct model *m, struct error *err)
                          checkpoint_name(m->ck));
     }
     TRY(checkpoint_demand_target(m->ck, err));
+    if (head->places.n) {
+        TRY(places_open(&m->places, head, m->options.max_lanes, m->be, err));
+        goto out;
+    }
     m->options.head_ids = checkpoint_head_ids(m->ck);
     m->options.n_head_ids = m->options.head_ids ? head->n_columns : 0;
     TRY(entry_open(&m->entry, head, m->cfg->dim, m->options.max_tokens, m->be, err));
@@ -272,7 +280,7 @@ int model_open(struct model **model, const struct checkpoint *ck, struct comm *c
     m->attention_dim = m->shard.n_heads * m->cfg->head_dim;
     m->qkv_dim = m->attention_dim + 2 * m->shard.n_kv_heads * m->cfg->head_dim;
     TRY(open_buffers(m, err));
-    bool has_columns = m->entry.head && !checkpoint_head_is_chosen(ck);
+    bool has_columns = checkpoint_head(ck) && !checkpoint_head_is_chosen(ck);
     const struct weights_wish wish = {.head_ids = has_columns ? NULL : m->options.head_ids,
                                       .witnessed = options->witnessed};
     if (options->like) {
@@ -534,6 +542,7 @@ int model_keep_features(struct model *m, const struct feature_wish *wish, struct
 
 int model_keep_output(struct model *m, struct error *err)
 {
+    if (m->places.config) return 0;
     struct feature_wish wish = {.normed = m->entry.head->recycles_normed};
     if (!wish.normed) wish.boundaries[wish.n++] = m->cfg->n_layers;
     return model_keep_features(m, &wish, err);
@@ -550,10 +559,36 @@ const uint16_t *model_features(struct model *m, int column, int first, int n)
     return data;
 }
 
+static int forward_places(struct model *m, const struct forward_lane *lanes,
+                          const struct forward_features *features, int n_lanes,
+                          const struct forward_row *rows, int n_rows, struct error *err)
+{
+    struct places_step step = {.n_lanes = n_lanes,
+                               .weights = &m->weights,
+                               .cfg = m->cfg,
+                               .shape = &m->attention,
+                               .logits = m->logits,
+                               .stride = head_stride(m)};
+    assert(n_lanes <= m->options.max_lanes && n_rows <= m->options.max_rows);
+    m->collective_us = 0;
+    m->n_rows = 0;
+    for (int i = 0; i < n_lanes; i++) {
+        assert(lanes[i].n_tokens <= m->places.config->n);
+        if (lanes[i].n_tokens > step.n_places) step.n_places = lanes[i].n_tokens;
+        places_take(&m->places, i, features[i].target);
+    }
+    for (int r = 0; r < n_rows; r++) {
+        m->row_index[r] = places_row(m->be, n_lanes, rows[r].lane, rows[r].index);
+    }
+    int rc = places_forward(&m->places, m->be, &step, err);
+    if (!rc) m->n_rows = n_rows;
+    return rc;
+}
+
 int model_forward(struct model *m, const struct forward_lane *lanes, int n_lanes,
                   const struct forward_row *rows, int n_rows, struct error *err)
 {
-    assert(!m->entry.head);
+    assert(!m->entry.head && !m->places.config);
     return forward(m, lanes, n_lanes, rows, n_rows, err);
 }
 
@@ -562,6 +597,7 @@ int model_forward_head(struct model *m, const struct forward_lane *lanes,
                        const struct forward_row *rows, int n_rows, struct error *err)
 {
     int n = 0;
+    if (m->places.config) return forward_places(m, lanes, features, n_lanes, rows, n_rows, err);
     assert(m->entry.head);
     entry_begin(&m->entry);
     for (int i = 0; i < n_lanes; i++) {
@@ -573,14 +609,20 @@ int model_forward_head(struct model *m, const struct forward_lane *lanes,
     return forward(m, lanes, n_lanes, rows, n_rows, err);
 }
 
+/* The logits of a row, in backend memory. */
+static const float *row_logits(const struct model *m, int row)
+{
+    assert(row >= 0 && row < m->n_rows);
+    return m->logits + (size_t)(m->places.config ? m->row_index[row] : row) * head_stride(m);
+}
+
 /* The logits of one slice of a row, in backend memory. */
 static void place_item(const struct model *m, struct answer_item *item, int row, int s,
                        const struct row_wish *wish)
 {
     item->slice = m->shard.first_slice + s;
     item->wish = wish;
-    item->logits =
-        m->logits + (size_t)row * head_stride(m) + (size_t)s * (size_t)m->shard.vocab_slice;
+    item->logits = row_logits(m, row) + (size_t)s * (size_t)m->shard.vocab_slice;
     row_slice_range(m->shard.n_vocab, m->shard.n_slices, item->slice, &item->first_id,
                     &item->n_cols);
 }
@@ -591,7 +633,6 @@ int model_answer(struct model *m, const struct row_query *queries, int n_queries
     int n_local = m->shard.n_local;
     assert(n_queries <= m->options.max_rows);
     for (int i = 0; i < n_queries; i++) {
-        assert(queries[i].row >= 0 && queries[i].row < m->n_rows);
         for (int s = 0; s < n_local; s++) {
             place_item(m, &m->items[i * n_local + s], queries[i].row, s, queries[i].wish);
         }
@@ -601,8 +642,7 @@ int model_answer(struct model *m, const struct row_query *queries, int n_queries
 
 const float *model_logits(struct model *m, int row)
 {
-    assert(row >= 0 && row < m->n_rows);
-    return m->be->ops->read(m->be, m->logits + (size_t)row * head_stride(m), head_stride(m));
+    return m->be->ops->read(m->be, row_logits(m, row), head_stride(m));
 }
 
 /* Whose best are taken together. In host memory a row is one item: its slices lie side by side, and
@@ -651,7 +691,6 @@ int model_best_rows(struct model *m, const int *rows, int n_rows, int n, struct 
     assert(m->shard.n_local == m->shard.n_slices && n_rows <= m->options.max_rows);
     if (!slices) return error_set(err, ERR_NO_MEMORY, "no room for the best of %d rows", n_rows);
     for (int r = 0; r < n_rows; r++) {
-        assert(rows[r] >= 0 && rows[r] < m->n_rows);
         place_row(m, &m->items[r * width], rows[r], &wish);
     }
     TRY(m->be->ops->answer(m->be, m->items, n_rows * width, arena, slices, err));

@@ -108,7 +108,11 @@ uint64_t model_fingerprint(const struct model *model);
 int model_forward(struct model *model, const struct forward_lane *lanes, int n_lanes,
                   const struct forward_row *rows, int n_rows, struct error *err);
 
-/* As model_forward, for a head: features[n_lanes]. */
+/* As model_forward, for a head: features[n_lanes]. A lane of a head of places (struct head_places)
+ * has one row of features, the target's normed one of the last position whose token has been
+ * committed, and n_tokens is the number of places wanted, at most those of the head; row {lane, j}
+ * is that of place j. Nothing else of such a lane is read, no KV is written, and n_kv_blocks may be
+ * 0. */
 int model_forward_head(struct model *model, const struct forward_lane *lanes,
                        const struct forward_features *features, int n_lanes,
                        const struct forward_row *rows, int n_rows, struct error *err);
@@ -120,7 +124,7 @@ int model_forward_head(struct model *model, const struct forward_lane *lanes,
 int model_keep_features(struct model *model, const struct feature_wish *wish, struct error *err);
 
 /* As model_keep_features, for a head: its only column is the output that later rows read in place
- * of the target's features, of the last layer or of the final norm. */
+ * of the target's features, of the last layer or of the final norm. A head of places has none. */
 int model_keep_output(struct model *model, struct error *err);
 
 /* The features of rows first .. first + n of the last step, counted over the tokens of all its

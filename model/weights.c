@@ -246,11 +246,15 @@ static int open_all(struct loader *ld)
         TRY(open_layer(ld, &ld->w->layers[i], i));
         checkpoint_release(ld->ck);
     }
-    TRY(open_embedding(ld));
-    checkpoint_release(ld->ck);
-    if (ld->head) TRY(entry_weights_open(&ld->w->entry, ld));
-    TRY(open_final_norm(ld));
-    TRY(open_head(ld));
+    if (ld->head && ld->head->places.n) {
+        TRY(places_weights_open(&ld->w->places, ld));
+    } else {
+        TRY(open_embedding(ld));
+        checkpoint_release(ld->ck);
+        if (ld->head) TRY(entry_weights_open(&ld->w->entry, ld));
+        TRY(open_final_norm(ld));
+    }
+    if (!ld->head || ld->head->logits_from != HEAD_UNUSED) TRY(open_head(ld));
 out:
     return rc;
 }
@@ -329,6 +333,7 @@ void weights_close(struct model_weights *w, struct backend *be)
     loader_close_vector(be, &w->final_norm);
     be->ops->matrix_close(be, &w->head);
     entry_weights_close(&w->entry, be);
+    places_weights_close(&w->places, be);
     free(w->layers);
     if (w->cache) be->cache = NULL;
     pack_cache_close(w->cache);

@@ -9,6 +9,7 @@
 #include "model/loader.h"
 #include "model/shard.h"
 #include "model/weights_entry.h"
+#include "model/weights_places.h"
 
 struct layer_weights {
     struct vector attention_norm, ffn_norm;           /* [D] before attention, before the MLP */
@@ -27,8 +28,9 @@ struct layer_weights {
 struct model_weights {
     int n_layers, n_local;
     struct layer_weights *layers;
-    struct entry_weights entry; /* of a head */
-    struct weight embedding;    /* [V][D] read by row, never packed */
+    struct entry_weights entry;   /* of a head with layers */
+    struct places_weights places; /* of a head of places */
+    struct weight embedding;      /* [V][D] read by row, never packed */
     struct vector final_norm;
     struct matrix
         head;     /* D -> n_local * vocab_slice; column i is row head_ids[i] where ids are chosen */

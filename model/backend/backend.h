@@ -198,11 +198,15 @@ struct residual_norm {
     float scale;              /* of what is added; 0: none */
 };
 
+/* A function of single elements: none, x times its sigmoid, or the larger of x and 0. */
+enum part_function { PART_AS_IS, PART_SILU, PART_RELU };
+
 /* The buffers of norm_part: the first dim columns of N rows. */
 struct norm_part {
     float *x; /* [N][x_stride] */
     size_t x_stride;
-    const float *bias;   /* [dim]; NULL: none */
+    const float *bias; /* [dim]; NULL: none */
+    enum part_function function;
     const float *weight; /* [dim] of the norm; NULL: no norm */
     float eps;
     int n, dim;
@@ -265,8 +269,9 @@ struct backend_ops {
      * whose features are not the head's own output stay as they are. */
     void (*feature_rows)(struct backend *be, const struct backend_step *step, float *x, int dim,
                          bool only_recycled);
-    /* On a part of the columns: x += bias, where there is one; h = bf16(rmsnorm(x) * weight), or
-     * bf16(x) without a weight, with the bits of rmsnorm; x = h, exact, if it keeps that. */
+    /* On a part of the columns: x += bias, where there is one; x = function(x); h = bf16(rmsnorm(x)
+     * * weight), or bf16(x) without a weight, with the bits of rmsnorm; x = h, exact, if it keeps
+     * that. */
     void (*norm_part)(struct backend *be, const struct norm_part *args);
     /* out[N][out_stride] = in[N][in_stride] * m; fp32 sums in one order per output. */
     void (*matmul)(struct backend *be, const struct matrix *m, const uint16_t *in, size_t in_stride,

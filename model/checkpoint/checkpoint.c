@@ -36,6 +36,11 @@ static void hash_head(XXH3_state_t *state, const struct head_config *head)
                              head->recycles_normed, head->reads_normed, head->n_columns,
                              head->mask_token_id};
     XXH3_64bits_update(state, words, sizeof words);
+    if (!head->places.n) return;
+    const struct head_places *p = &head->places;
+    const int32_t of_places[] = {p->n,          p->n_blocks, p->n_stored_blocks,
+                                 p->hidden_dim, p->has_bias, p->has_logits};
+    XXH3_64bits_update(state, of_places, sizeof of_places);
 }
 
 /* Samples spread over the tensor, its first and last bytes among them. */

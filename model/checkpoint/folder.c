@@ -121,11 +121,11 @@ static int add_tensors(struct checkpoint *ck, struct error *err)
     return rc;
 }
 
-static int open_single(struct checkpoint *ck, struct error *err)
+int checkpoint_open_single(struct checkpoint *ck, const char *file, struct error *err)
 {
     int rc = 0;
     TRY(mem_array(&ck->files, 1, sizeof *ck->files, err));
-    TRY(open_file(ck, single_file, err));
+    TRY(open_file(ck, file, err));
     TRY(add_tensors(ck, err));
 out:
     return rc;
@@ -254,7 +254,7 @@ int checkpoint_open_tensors(struct checkpoint *ck, struct error *err)
     char path[PATH_BYTES], advice[HUB_NAME_BYTES + 64];
     char *index = NULL;
     size_t len = 0;
-    int rc = open_single(ck, err);
+    int rc = checkpoint_open_single(ck, single_file, err);
     if (rc != ERR_NOT_FOUND) return rc;
     checkpoint_close_files(ck);
     TRY(join_path(path, ck->name, index_file, err));

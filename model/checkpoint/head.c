@@ -238,14 +238,28 @@ static void borrow(struct opening *o, enum head_tensor which, const char *name)
     }
 }
 
-static int check_target(struct opening *o, struct error *err)
+/* The tensors that only the target may have. What it does to its logits belongs to its lm_head. */
+static void borrow_all(struct opening *o)
 {
     static const char embedding[] = "model.embed_tokens.weight", logits[] = "lm_head.weight";
     const struct checkpoint *target = o->options->target;
-    const struct model_config *cfg = &o->ck->cfg;
     struct head_config *head = o->head;
-    borrow(o, HEAD_EMBEDDING, embedding);
+    struct model_config *cfg = &o->ck->cfg;
+    if (head->embedding_from != HEAD_UNUSED) borrow(o, HEAD_EMBEDDING, embedding);
+    if (head->logits_from == HEAD_UNUSED) return;
     borrow(o, HEAD_LOGITS, target && target->cfg.tied_embeddings ? embedding : logits);
+    if (!head->places.n || head->logits_from != HEAD_LENT) return;
+    cfg->vocab_size = head->n_columns = target->cfg.vocab_size;
+    cfg->logit_scale = target->cfg.logit_scale;
+    cfg->logit_softcap = target->cfg.logit_softcap;
+}
+
+static int check_target(struct opening *o, struct error *err)
+{
+    const struct checkpoint *target = o->options->target;
+    const struct model_config *cfg = &o->ck->cfg;
+    const struct head_config *head = o->head;
+    borrow_all(o);
     o->ck->lender = target;
     if (!target) return 0;
     if (target->cfg.dim != head->entry.feature_dim) {
@@ -345,8 +359,24 @@ out:
 
 /* ---- open ---- */
 
+/* Medusa's own files: its training writes medusa_lm_head.pt. */
+static int open_medusa(struct checkpoint *ck, struct error *err)
+{
+    static const char stored[] = "medusa_lm_head.safetensors";
+    if (checkpoint_has_file(ck, stored)) return checkpoint_open_single(ck, stored, err);
+    int rc = checkpoint_open_tensors(ck, err);
+    if (rc == ERR_NOT_FOUND && checkpoint_has_file(ck, "medusa_lm_head.pt")) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%s has its tensors in medusa_lm_head.pt, which is a program of Python; "
+                         "tools/convert_medusa.py makes a folder of it that can be read",
+                         ck->name);
+    }
+    return rc;
+}
+
 static int open_tensors(struct checkpoint *ck, struct error *err)
 {
+    if (ck->head->format == HEAD_MEDUSA) return open_medusa(ck, err);
     int rc = checkpoint_open_tensors(ck, err);
     if (rc == ERR_NOT_FOUND && checkpoint_has_file(ck, "pytorch_model.bin")) {
         return error_set(err, ERR_UNSUPPORTED,
@@ -371,12 +401,17 @@ int checkpoint_open_head_folder(struct checkpoint *ck, struct config_rest *rest,
     TRY(head_config_parse(o.head, &o.claims, &ck->cfg, rest, text, len, path, err));
     TRY(open_tensors(ck, err));
     TRY(checkpoint_sort_names(ck, err));
-    TRY(find_layers(&o, err));
-    set_names(&o);
-    TRY(settle_format(&o, err));
-    TRY(settle_columns(&o, err));
-    TRY(check_target(&o, err));
-    TRY(read_mask(&o, err));
+    if (o.head->format == HEAD_MEDUSA || o.head->format == HEAD_BLOCKWISE) {
+        TRY(checkpoint_settle_places(ck, &o.claims.places, err));
+        TRY(check_target(&o, err));
+    } else {
+        TRY(find_layers(&o, err));
+        set_names(&o);
+        TRY(settle_format(&o, err));
+        TRY(settle_columns(&o, err));
+        TRY(check_target(&o, err));
+        TRY(read_mask(&o, err));
+    }
     if (ck->cfg.o_bias) {
         char name[2 * HEAD_NAME_BYTES];
         snprintf(name, sizeof name, "%sself_attn.o_proj.bias", o.head->first_layer);

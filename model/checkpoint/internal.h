@@ -100,11 +100,12 @@ int checkpoint_open_synthetic(struct checkpoint *ck, struct config_rest *rest, s
 void checkpoint_close_files(struct checkpoint *ck);
 
 /* folder.c, for heads: config.json of the folder, which the caller frees, and its path; true if the
- * folder has a file of this name; opening the files of tensors. */
+ * folder has a file of this name; opening the files of tensors, or one that has all of them. */
 int checkpoint_read_config(const struct checkpoint *ck, char path[CHECKPOINT_PATH_BYTES],
                            char **text, size_t *len, struct error *err);
 bool checkpoint_has_file(const struct checkpoint *ck, const char *name);
 int checkpoint_open_tensors(struct checkpoint *ck, struct error *err);
+int checkpoint_open_single(struct checkpoint *ck, const char *file, struct error *err);
 
 /* head.c: a head's folder. The prefix of the names of tensors that are the target's; what follows
  * is their name there. */
@@ -112,6 +113,11 @@ static const char checkpoint_lent_prefix[] = "target:";
 struct head_options;
 int checkpoint_open_head_folder(struct checkpoint *ck, struct config_rest *rest,
                                 const struct head_options *options, struct error *err);
+
+/* head_places.c, for heads of places whose tensors are sorted: completes ck->head and ck->cfg by
+ * what the tensors are, but for what a target lends. Errors: ERR_FORMAT, ERR_UNSUPPORTED. */
+int checkpoint_settle_places(struct checkpoint *ck, const struct places_claims *claims,
+                             struct error *err);
 
 /* The dimensions of a named shape, bos and eos unset. False when there is none of this name. */
 bool checkpoint_named_shape(const char *name, struct model_config *cfg);

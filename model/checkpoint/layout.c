@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "model/checkpoint/config/places_config.h"
 #include "model/checkpoint/layout.h"
 
 enum { SPECS_OUTSIDE_LAYERS = 3 + HEAD_TENSORS + HEAD_FEATURES_MAX, SPECS_PER_LAYER_MOST = 20 };
@@ -155,25 +156,62 @@ static void add_entry(struct list *list)
     add_of_head(list, entry->has_join_bias, HEAD_JOIN_BIAS, ROLE_BIAS, 1, dim);
 }
 
+static void add_of_places(struct list *list, enum place_tensor which, int place, int block,
+                          int n_rows, int n_cols)
+{
+    static const enum tensor_role roles[] = {[PLACE_WEIGHT] = ROLE_FROM_DIM,
+                                             [PLACE_BIAS] = ROLE_BIAS,
+                                             [PLACE_LOGITS] = ROLE_HEAD,
+                                             [PLACE_HIDDEN] = ROLE_FROM_DIM,
+                                             [PLACE_HIDDEN_BIAS] = ROLE_BIAS,
+                                             [PLACE_OUTPUT] = ROLE_FROM_FFN,
+                                             [PLACE_OUTPUT_BIAS] = ROLE_RESIDUAL_BIAS};
+    char name[PLACE_NAME_BYTES];
+    struct tensor_spec *spec = add(list, roles[which], n_rows, n_cols);
+    places_name(&list->head->places, which, place, block, name);
+    snprintf(spec->name, sizeof spec->name, "%s", name);
+}
+
+static void add_places(struct list *list)
+{
+    const struct head_places *p = &list->head->places;
+    int dim = list->cfg->dim, all = p->n * dim;
+    if (p->hidden_dim) {
+        add_of_places(list, PLACE_HIDDEN, 0, 0, p->hidden_dim, dim);
+        add_of_places(list, PLACE_HIDDEN_BIAS, 0, 0, 1, p->hidden_dim);
+        add_of_places(list, PLACE_OUTPUT, 0, 0, all, p->hidden_dim);
+        add_of_places(list, PLACE_OUTPUT_BIAS, 0, 0, 1, all);
+    }
+    for (int k = 0; k < p->n; k++) {
+        for (int i = 0; i < p->n_stored_blocks; i++) {
+            add_of_places(list, PLACE_WEIGHT, k, i, dim, dim);
+            if (p->has_bias) add_of_places(list, PLACE_BIAS, k, i, 1, dim);
+        }
+        if (p->has_logits) add_of_places(list, PLACE_LOGITS, k, 0, list->head->n_columns, dim);
+    }
+}
+
 int checkpoint_head_layout(const struct model_config *cfg, const struct head_config *head,
                            struct tensor_spec **layout, size_t *n, struct error *err)
 {
     struct list list = {.cfg = cfg, .head = head};
     size_t most = SPECS_OUTSIDE_LAYERS + (size_t)cfg->n_layers * SPECS_PER_LAYER_MOST;
     bool has_chosen = head->logits_from == HEAD_LENT; /* rows of the target's */
+    bool has_embedding = head->embedding_from != HEAD_LACKING && !head->places.n;
+    bool has_logits = head->logits_from != HEAD_LACKING && head->logits_from != HEAD_UNUSED;
+    most += (size_t)head->places.n * (2 * PLACE_BLOCKS_MAX + 1);
     int rc = mem_array(&list.specs, most, sizeof *list.specs, err);
     if (rc) return rc;
-    add_of_head(&list, head->embedding_from != HEAD_LACKING, HEAD_EMBEDDING, ROLE_EMBEDDING,
-                cfg->vocab_size, cfg->dim);
+    add_of_head(&list, has_embedding, HEAD_EMBEDDING, ROLE_EMBEDDING, cfg->vocab_size, cfg->dim);
     add_entry(&list);
+    add_places(&list);
     for (; list.layer < cfg->n_layers; list.layer++) {
         add_layer(&list);
     }
     list.layer = 0;
     add_of_head(&list, head->has_final_norm, HEAD_FINAL_NORM, ROLE_FINAL_NORM, 1, cfg->dim);
     add_of_head(&list,
-                head->logits_from != HEAD_LACKING &&
-                    strcmp(head->names[HEAD_LOGITS], head->names[HEAD_EMBEDDING]) != 0,
+                has_logits && strcmp(head->names[HEAD_LOGITS], head->names[HEAD_EMBEDDING]) != 0,
                 HEAD_LOGITS, ROLE_HEAD, has_chosen ? cfg->vocab_size : head->n_columns, cfg->dim);
     *layout = list.specs;
     *n = list.n;

@@ -9,5 +9,6 @@ enum checkpoint_remark {
     CHECKPOINT_TEXT_PART,    /* parts of the model are not read */
     CHECKPOINT_INDEX_SIZE,   /* the index says another size than the tensors have */
     CHECKPOINT_ACTIVATIONS,  /* config.json quantizes activations, which is not done here */
+    CHECKPOINT_PLACES,       /* config.json announces another number of heads than there are */
     CHECKPOINT_REMARKS
 };

@@ -109,10 +109,29 @@ class Gguf(unittest.TestCase):
         self.assertRegex(done.stdout, "head beside it +MTP\n")
         self.assertIsNone(json.loads(self.outrider("describe", "--json", TARGET).stdout)["head"])
         with open(os.path.join(self.folder, "config.json"), "w") as file:
-            file.write('{"medusa_num_heads": 5}')
+            file.write('{"hydra_num_heads": 4}')
         done = self.outrider("describe", self.folder)
         os.remove(os.path.join(self.folder, "config.json"))
-        self.assertIn("is of Medusa heads, which is not supported", done.stderr)
+        self.assertIn("is of Hydra heads, which is not supported", done.stderr)
+
+    def test_describe_tells_the_places_of_a_head(self):
+        heads = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden/place_heads")
+        done = self.outrider("describe", os.path.join(heads, "medusa"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, "head +Medusa\nfeatures +1 of width 64: the normed feature, "
+                                      "which lm_head reads\nplaces +4 from each feature, each by 1 "
+                                      "block\nguesses +320 ids, each place by its own lm_head\n")
+        self.assertIn("announces 2 heads, but the files have 4", done.stdout)
+        self.assertNotIn("keys and values", done.stdout)
+        done = self.outrider("describe", os.path.join(heads, "medusa_repeated"))
+        self.assertIn("each by 3 blocks, which are one block\n", done.stdout)
+        done = self.outrider("describe", os.path.join(heads, "blockwise"))
+        self.assertRegex(done.stdout, "places +3 from each feature, by a hidden layer of width 160"
+                                      "\nguesses +all ids, by the target's lm_head\n")
+        told = json.loads(self.outrider("describe", "--json",
+                                        os.path.join(heads, "medusa_shared")).stdout)
+        self.assertEqual((told["head"]["places"], told["n_layers"]), (3, 0))
+        self.assertIsNone(told["context_limit"])
 
     def test_what_is_no_model_is_refused_with_a_sentence(self):
         done = self.outrider("describe", os.path.join(self.folder, "none.gguf"))

@@ -60,6 +60,12 @@ static void check_head(const char *text, size_t len)
     int n = 0;
     head_config_is_head(text, len);
     if (head_config_parse(&head, &claims, &cfg, &rest, text, len, "fuzz", &err)) return;
+    if (head.format == HEAD_MEDUSA || head.format == HEAD_BLOCKWISE) { /* tensors say the rest */
+        demand(cfg.n_layers == 0 && cfg.dim == 0 && cfg.vocab_size == 0 && cfg.logit_scale >= 0);
+        demand(claims.places.n >= 0 && claims.places.n <= 1024);
+        demand(claims.places.n_blocks >= 0 && claims.places.n_blocks <= 1024);
+        return;
+    }
     check(&cfg);
     demand(claims.target_dim >= 0 && claims.target_dim <= 1 << 20);
     demand(claims.n_features >= 0 && claims.n_features <= HEAD_FEATURES_MAX);

@@ -118,6 +118,17 @@ VARIANTS static void add_bias(float *x, const float *bias, int n)
     }
 }
 
+/* NaN stays NaN. */
+static void apply_function(float *x, enum part_function function, int n)
+{
+    for (int i = 0; i < n && function == PART_SILU; i++) {
+        x[i] = x[i] / (1.0f + num_exp(-x[i]));
+    }
+    for (int i = 0; i < n && function == PART_RELU; i++) {
+        if (x[i] < 0) x[i] = 0;
+    }
+}
+
 static void norm_part_member(void *arg, int member, int n_members)
 {
     const struct part_job *job = arg;
@@ -127,6 +138,7 @@ static void norm_part_member(void *arg, int member, int n_members)
     for (size_t i = (size_t)begin; i < (size_t)end; i++) {
         float *x = p->x + i * p->x_stride;
         if (p->bias) add_bias(x, p->bias, p->dim);
+        apply_function(x, p->function, p->dim);
         if (!p->h) continue;
         uint16_t *h = p->h + i * p->h_stride;
         norm_row(job->kernels, x, p->weight, p->eps, p->dim, h);

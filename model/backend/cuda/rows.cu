@@ -314,6 +314,18 @@ static __device__ __forceinline__ float2 widen_pair(uint32_t pair)
                        bf16_to_float(static_cast<uint16_t>(pair >> 16)));
 }
 
+static __device__ __forceinline__ float part_value(enum part_function function, float x)
+{
+    if (function == PART_SILU) return x / (1.0f + device_exp(-x));
+    return function == PART_RELU && x < 0 ? 0.0f : x;
+}
+
+static __device__ __forceinline__ float4 part_value4(enum part_function function, float4 x)
+{
+    return make_float4(part_value(function, x.x), part_value(function, x.y),
+                       part_value(function, x.z), part_value(function, x.w));
+}
+
 /* CHUNKS as in norm_kernel. The bits of h are those of norm_kernel. */
 template <int CHUNKS>
 static __global__ void __launch_bounds__(ROW_THREADS) part_kernel(norm_part args)
@@ -328,8 +340,10 @@ static __global__ void __launch_bounds__(ROW_THREADS) part_kernel(norm_part args
 #pragma unroll
     for (int i = 0; i < CHUNKS; i++) {
         int column = 4 * (static_cast<int>(threadIdx.x) + i * ROW_THREADS);
-        if (!args.bias || column >= args.dim) continue;
-        x[i] = add4(x[i], *reinterpret_cast<const float4 *>(args.bias + column));
+        bool changes = args.bias || args.function != PART_AS_IS;
+        if (!changes || column >= args.dim) continue;
+        if (args.bias) x[i] = add4(x[i], *reinterpret_cast<const float4 *>(args.bias + column));
+        x[i] = part_value4(args.function, x[i]);
         *reinterpret_cast<float4 *>(row + column) = x[i];
     }
     if (!args.h) return;

@@ -23,7 +23,6 @@ struct reading {
 static const struct {
     const char *word, *key, *name;
 } others[] = {
-    {"medusa", "medusa_num_heads", "Medusa heads"},
     {"hydra", "hydra_num_heads", "Hydra heads"},
     {"redrafter", NULL, "a ReDrafter"},
     {"recurrentdraft", NULL, "a ReDrafter"},
@@ -81,10 +80,11 @@ static int refuse_others(const struct reading *in, struct error *err)
     const char *type = json_string_value(json_member(in->root, "model_type"));
     const char *kind = json_string_value(json_member(in->root, "speculators_model_type"));
     if (other) {
-        return error_set(err, ERR_UNSUPPORTED,
-                         "%s is of %s, which is not supported; heads of EAGLE-1 to 3 and the MTP "
-                         "layers of MiMo are",
-                         in->origin, other);
+        return error_set(
+            err, ERR_UNSUPPORTED,
+            "%s is of %s, which is not supported; heads of EAGLE-1 to 3, of Medusa and "
+            "of blockwise decoding, and the MTP layers of MiMo are",
+            in->origin, other);
     }
     for (size_t i = 0; type && i < sizeof mtp_families / sizeof *mtp_families; i++) {
         if (strcmp(type, mtp_families[i].type) != 0) continue;
@@ -388,6 +388,13 @@ int head_config_parse(struct head_config *head, struct head_claims *claims,
         rc = error_set(err, ERR_FORMAT, "%s is not an object", origin);
         goto out;
     }
+    enum places_format places = places_config_find(root);
+    if (places != PLACES_NONE) {
+        head->format = places == PLACES_MEDUSA ? HEAD_MEDUSA : HEAD_BLOCKWISE;
+        head->mask_token_id = -1;
+        TRY(places_config_parse(places, &claims->places, cfg, root, origin, err));
+        goto out;
+    }
     in.root = root;
     in.eagle = json_member(root, "eagle_config");
     if (!json_is_object(in.eagle)) in.eagle = NULL;
@@ -420,7 +427,8 @@ bool head_config_is_head(const char *text, size_t len)
         is_head = is_head || json_member(root, keys[i]) != NULL;
     }
     lower(json_string_value(json_array_get(json_member(root, "architectures"), 0)), architecture);
-    is_head = is_head || strstr(architecture, "eagle") || find_other(root);
+    is_head = is_head || strstr(architecture, "eagle") || find_other(root) ||
+              places_config_find(root) != PLACES_NONE;
     json_decref(root);
     return is_head;
 }
@@ -437,7 +445,10 @@ const char *head_layer_name(const struct head_config *head, int layer, char text
 
 const char *head_format_name(const struct head_config *head)
 {
-    static const char *const names[] = {
-        [HEAD_EAGLE3] = "EAGLE-3", [HEAD_EAGLE1] = "EAGLE-1 or 2", [HEAD_MTP] = "MTP"};
+    static const char *const names[] = {[HEAD_EAGLE3] = "EAGLE-3",
+                                        [HEAD_EAGLE1] = "EAGLE-1 or 2",
+                                        [HEAD_MTP] = "MTP",
+                                        [HEAD_MEDUSA] = "Medusa",
+                                        [HEAD_BLOCKWISE] = "blockwise"};
     return names[head->format];
 }

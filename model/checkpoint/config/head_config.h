@@ -8,7 +8,11 @@
  * position i, the token at i + 1 and rope position i, and its logits are of the token at i + 2.
  *
  * All that differs between the formats is data here (struct head_entry), so that the forward pass
- * knows no format. Letters: A features of width Ht, D the head's own width. */
+ * knows no format. Letters: A features of width Ht, D the head's own width.
+ *
+ * Medusa heads and those of blockwise parallel decoding have neither layers nor KV: from the normed
+ * feature of position i alone they guess several places at once, place j being the token at
+ * i + 2 + j (struct head_places). */
 #pragma once
 
 #include <stdbool.h>
@@ -16,10 +20,11 @@
 #include "base/error.h"
 #include "model/checkpoint/config/config.h"
 #include "model/checkpoint/config/config_parse.h"
+#include "model/checkpoint/config/places_config.h"
 
 enum { HEAD_FEATURES_MAX = 8, HEAD_NAME_BYTES = 64 };
 
-enum head_format { HEAD_EAGLE3, HEAD_EAGLE1, HEAD_MTP };
+enum head_format { HEAD_EAGLE3, HEAD_EAGLE1, HEAD_MTP, HEAD_MEDUSA, HEAD_BLOCKWISE };
 
 /* RMSNorms of the target's features: none, one over all of them, or one of each. */
 enum feature_norms { FEATURES_PLAIN, FEATURES_NORMED_WHOLE, FEATURES_NORMED_APART };
@@ -60,8 +65,9 @@ enum head_tensor {
 /* Whose embedding, or lm_head, a head has. */
 enum head_source {
     HEAD_OWN,
-    HEAD_LENT,   /* by the target */
-    HEAD_LACKING /* to be lent by a target that is not known */
+    HEAD_LENT,    /* by the target */
+    HEAD_LACKING, /* to be lent by a target that is not known */
+    HEAD_UNUSED   /* nobody's: the head reads no tokens, or each place has its own lm_head */
 };
 
 /* The place of the ids of layers in the file, which decides what they mean (head_readings). */
@@ -74,11 +80,13 @@ struct head_config {
     enum head_format format;
     bool is_speculators; /* the layout of config.json */
     struct head_entry entry;
-    bool has_final_norm;  /* before lm_head */
-    bool recycles_normed; /* the output that later rows read is taken after the final norm */
-    bool reads_normed;    /* the feature is the target's normed one, not that of a boundary */
+    struct head_places places; /* then entry has n_features, which is 1, and feature_dim alone */
+    bool has_final_norm;       /* before lm_head */
+    bool recycles_normed;      /* the output that later rows read is taken after the final norm */
+    bool reads_normed;         /* the feature is the target's normed one, not that of a boundary */
     enum head_source embedding_from, logits_from;
-    int n_columns;     /* of lm_head: cfg.vocab_size, or those of a reduced vocabulary */
+    int n_columns;     /* of lm_head: cfg.vocab_size, or those of a reduced vocabulary; 0: those of
+                          a target that is not known */
     int mask_token_id; /* of P-EAGLE's further rows; -1: none */
 
     enum head_ids_from ids_from;
@@ -94,12 +102,14 @@ struct head_config {
 /* The statements of the file which its tensors have to agree with; 0: it does not say. */
 struct head_claims {
     int target_dim, n_features, n_columns;
+    struct places_claims places;
     bool has_fc_norms, has_features_norm;
     bool is_single; /* "use_aux_hidden_state" is false */
     enum head_choice norm_before_residual, norm_output;
 };
 
-/* Reads a head's config.json: *cfg becomes that of its layers, as of a model of their own; of *head
+/* Reads a head's config.json: *cfg becomes that of its layers, as of a model of their own, or, of a
+ * head of places, one without layers, whose width and vocabulary only the tensors tell; of *head
  * the format is set (HEAD_EAGLE3 for every kind of EAGLE, because only the tensors tell which), and
  * what does not depend on the tensors. Errors: ERR_FORMAT; ERR_UNSUPPORTED names what the head is,
  * or the key and its value. */

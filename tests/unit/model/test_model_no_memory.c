@@ -21,6 +21,7 @@ struct subject {
     const char *name, *weights, *pack_cache;
     const char *target; /* of a head; NULL: a model */
     bool has_head;      /* of some tokens only */
+    bool has_places;    /* a head without layers */
     bool packs_anew;    /* without the file that the trial before left */
     int32_t best[N_BEST];
     int n_best;
@@ -39,8 +40,11 @@ static int use(struct subject *subject, struct model *model, struct error *err)
     TRY(arena_open(&arena, ARENA_BYTES, err));
     if (subject->target) {
         static const uint16_t features[N_TOKENS * FEATURES_MOST];
-        const struct forward_features given = {.target = features, .n_target = N_TOKENS};
-        TRY(model_forward_head(model, &lane, &given, 1, &row, 1, err));
+        const struct forward_lane place = {.n_tokens = 1};
+        const struct forward_row first = {0, 0};
+        const struct forward_lane *fed = subject->has_places ? &place : &lane;
+        const struct forward_features given = {.target = features, .n_target = fed->n_tokens};
+        TRY(model_forward_head(model, fed, &given, 1, subject->has_places ? &first : &row, 1, err));
     } else {
         TRY(model_forward(model, &lane, 1, &row, 1, err));
     }
@@ -146,6 +150,16 @@ START_TEST(heads_survive_each_failure)
         fail_each(names[i], (struct subject){.name = path, .target = GOLDEN "llama_untied"},
                   FAIL_ALL, 1);
     }
+    fail_each("medusa",
+              (struct subject){.name = GOLDEN "../place_heads/medusa",
+                               .target = GOLDEN "llama_untied",
+                               .has_places = true},
+              FAIL_ALL, 1);
+    fail_each("blockwise",
+              (struct subject){.name = GOLDEN "../place_heads/blockwise",
+                               .target = GOLDEN "llama_tied",
+                               .has_places = true},
+              FAIL_ALL, 1);
 }
 END_TEST
 

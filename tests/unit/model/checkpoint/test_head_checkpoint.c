@@ -4,126 +4,11 @@
  * is refused with a sentence that says why. */
 #include "model/checkpoint/head.h"
 
-#include <dirent.h>
-#include <jansson.h>
-#include <stdio.h>
-#include <unistd.h>
-
-#include "base/system/file.h"
-#include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/head_readings.h"
-#include "tests/support/check_util.h"
-#include "tests/support/write_file.h"
+#include "tests/support/head_folder.h"
 
 #define HEADS  SOURCE_DIR "/tests/golden/heads/"
 #define MODELS SOURCE_DIR "/tests/golden/models/"
-
-static struct error err;
-
-/* ---- a head taken apart, so that a test can put it together wrongly ---- */
-
-static char dir[64];
-static json_t *config, *header;
-static uint8_t *data;
-static size_t data_len;
-
-static void take_apart(const char *name)
-{
-    char path[512];
-    struct file_view view;
-    snprintf(dir, sizeof dir, "/tmp/outrider-heads-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(dir));
-    snprintf(path, sizeof path, HEADS "%s/config.json", name);
-    config = json_load_file(path, 0, NULL);
-    ck_assert_ptr_nonnull(config);
-    snprintf(path, sizeof path, HEADS "%s/model.safetensors", name);
-    CHECK_OK(file_map(&view, path, &err));
-    size_t len = view.data[0] | (size_t)view.data[1] << 8;
-    header = json_loadb((const char *)view.data + 8, len, 0, NULL);
-    ck_assert_ptr_nonnull(header);
-    data_len = view.size_bytes - 8 - len;
-    data = malloc(data_len);
-    memcpy(data, view.data + 8 + len, data_len);
-    file_unmap(&view);
-}
-
-static void put_together(void)
-{
-    char text[32768], table[32768];
-    size_t n = json_dumpb(config, text, sizeof text, 0);
-    ck_assert_uint_lt(n, sizeof text);
-    write_file(dir, "config.json", text, n, NULL, 0);
-    n = json_dumpb(header, table + 8, sizeof table - 8, JSON_COMPACT);
-    ck_assert_uint_lt(n, sizeof table - 8);
-    for (int i = 0; i < 8; i++) {
-        table[i] = (char)(n >> (8 * i));
-    }
-    write_file(dir, "model.safetensors", table, n + 8, data, data_len);
-}
-
-static void clear_up(void)
-{
-    static const char *const files[] = {"config.json",       "model.safetensors",
-                                        "pytorch_model.bin", "a.safetensors",
-                                        "b.safetensors",     "model.safetensors.index.json"};
-    char path[512];
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        snprintf(path, sizeof path, "%s/%s", dir, files[i]);
-        unlink(path);
-    }
-    rmdir(dir);
-    json_decref(config);
-    json_decref(header);
-    free(data);
-}
-
-static int open_head(const char *name, const struct head_options *options)
-{
-    struct checkpoint *ck = NULL;
-    int rc = checkpoint_open_head(&ck, name, options, &err);
-    ck_assert((rc == 0) == (ck != NULL));
-    checkpoint_close(ck);
-    return rc;
-}
-
-static int open_dir(void)
-{
-    put_together();
-    return open_head(dir, NULL);
-}
-
-/* The golden head with one key of config.json set to a value, as JSON; "nothing" takes it away. */
-static int open_with_key(const char *name, const char *key, const char *value)
-{
-    take_apart(name);
-    if (strcmp(value, "nothing") == 0) {
-        json_object_del(config, key);
-    } else {
-        json_object_set_new(config, key, json_loads(value, JSON_DECODE_ANY, NULL));
-    }
-    int rc = open_dir();
-    clear_up();
-    return rc;
-}
-
-/* The golden head in which a tensor has another name. */
-static int open_renamed(const char *name, const char *tensor, const char *other)
-{
-    take_apart(name);
-    json_t *entry = json_incref(json_object_get(header, tensor));
-    ck_assert_ptr_nonnull(entry);
-    json_object_del(header, tensor);
-    json_object_set_new(header, other, entry);
-    int rc = open_dir();
-    clear_up();
-    return rc;
-}
-
-static uint8_t *bytes_of(const char *tensor)
-{
-    const json_t *offsets = json_object_get(json_object_get(header, tensor), "data_offsets");
-    return data + json_integer_value(json_array_get(offsets, 0));
-}
 
 /* ---- heads that are right ---- */
 
@@ -306,7 +191,7 @@ START_TEST(wrong_values_in_a_config_are_refused)
         {"mimo", "num_nextn_predict_layers", "nothing", ERR_UNSUPPORTED, "0 MTP layers"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        CHECK_ERR(open_with_key(cases[i].head, cases[i].key, cases[i].value), cases[i].code,
+        CHECK_ERR(open_with_key(HEADS, cases[i].head, cases[i].key, cases[i].value), cases[i].code,
                   cases[i].part);
     }
 }
@@ -314,18 +199,18 @@ END_TEST
 
 START_TEST(missing_and_unknown_tensors_are_refused_by_their_names_in_the_file)
 {
-    CHECK_ERR(open_renamed("eagle3_flat", "midlayer.mlp.up_proj.weight", "t2d_"), ERR_FORMAT,
+    CHECK_ERR(open_renamed(HEADS, "eagle3_flat", "midlayer.mlp.up_proj.weight", "t2d_"), ERR_FORMAT,
               "lacks the tensor midlayer.mlp.up_proj.weight");
-    CHECK_ERR(open_renamed("eagle3_flat", "t2d", "surprise.weight"), ERR_UNSUPPORTED,
+    CHECK_ERR(open_renamed(HEADS, "eagle3_flat", "t2d", "surprise.weight"), ERR_UNSUPPORTED,
               "surprise.weight");
-    CHECK_ERR(open_renamed("eagle3_flat", "fc.weight", "t2d_"), ERR_FORMAT,
+    CHECK_ERR(open_renamed(HEADS, "eagle3_flat", "fc.weight", "t2d_"), ERR_FORMAT,
               "lacks the tensor fc.weight");
-    CHECK_ERR(open_renamed("eagle3_flat", "midlayer.self_attn.q_proj.weight", "t2d_"), ERR_FORMAT,
-              "is no head of EAGLE");
-    CHECK_ERR(open_renamed("eagle1", "fc.weight", "t2d_"), ERR_UNSUPPORTED,
+    CHECK_ERR(open_renamed(HEADS, "eagle3_flat", "midlayer.self_attn.q_proj.weight", "t2d_"),
+              ERR_FORMAT, "is no head of EAGLE");
+    CHECK_ERR(open_renamed(HEADS, "eagle1", "fc.weight", "t2d_"), ERR_UNSUPPORTED,
               "so it is a model and no head");
-    CHECK_ERR(open_renamed("mimo", "model.mtp_layers.0.input_proj.weight", "t2d_"), ERR_FORMAT,
-              "lacks the tensor model.mtp_layers.0.input_proj.weight");
+    CHECK_ERR(open_renamed(HEADS, "mimo", "model.mtp_layers.0.input_proj.weight", "t2d_"),
+              ERR_FORMAT, "lacks the tensor model.mtp_layers.0.input_proj.weight");
     CHECK_ERR(open_head(MODELS "llama_untied", NULL), ERR_UNSUPPORTED, "is a model and no head");
 }
 END_TEST
@@ -336,7 +221,7 @@ START_TEST(a_tensor_in_two_files_is_refused)
     char from[512], to[512], text[32768];
     const char *name;
     json_t *entry, *map = json_object(), *index = json_pack("{so}", "weight_map", map);
-    take_apart("eagle3_flat");
+    take_apart(HEADS, "eagle3_flat");
     put_together();
     snprintf(from, sizeof from, "%s/model.safetensors", dir);
     snprintf(to, sizeof to, "%s/a.safetensors", dir);
@@ -364,12 +249,12 @@ START_TEST(ids_of_a_reduced_vocabulary_ascend_within_the_whole_one)
 {
     static const int64_t wrong[] = {-1, 1000, INT64_MIN, INT64_MAX, 320 - 5};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        take_apart("eagle3_flat");
+        take_apart(HEADS, "eagle3_flat");
         memcpy(bytes_of("d2t") + 5 * sizeof(int64_t), &wrong[i], sizeof wrong[i]);
         CHECK_ERR(open_dir(), ERR_FORMAT, "d2t[5]");
         clear_up();
     }
-    take_apart("eagle3_flat");
+    take_apart(HEADS, "eagle3_flat");
     int64_t before;
     memcpy(&before, bytes_of("d2t") + 8 * sizeof before, sizeof before);
     before--; /* id 9 is then that of 8 */
@@ -381,7 +266,7 @@ END_TEST
 
 START_TEST(a_mask_that_is_no_number_is_refused)
 {
-    take_apart("eagle3_parallel");
+    take_apart(HEADS, "eagle3_parallel");
     bytes_of("mask_hidden")[6] = 0xc0;
     bytes_of("mask_hidden")[7] = 0x7f;
     CHECK_ERR(open_dir(), ERR_FORMAT, "mask_hidden has an element that is no number");
@@ -411,7 +296,7 @@ START_TEST(a_caller_decides_what_a_file_does_not_say)
 {
     struct checkpoint *ck;
     const struct head_options options = {.norm_before_residual = HEAD_YES};
-    take_apart("eagle3_qwen3");
+    take_apart(HEADS, "eagle3_qwen3");
     json_object_del(config, "norm_before_residual");
     put_together();
     CHECK_OK(checkpoint_open_head(&ck, dir, &options, &err));
@@ -424,7 +309,7 @@ END_TEST
 START_TEST(tensors_of_pytorch_are_refused_with_the_way_out)
 {
     char path[512];
-    take_apart("eagle3_flat");
+    take_apart(HEADS, "eagle3_flat");
     put_together();
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
     unlink(path);
@@ -439,8 +324,6 @@ START_TEST(other_drafters_are_refused_by_name)
     static const struct {
         const char *config, *name;
     } cases[] = {
-        {"{\"medusa_num_heads\": 5, \"medusa_num_layers\": 1}", "Medusa"},
-        {"{\"architectures\": [\"MedusaModel\"]}", "Medusa"},
         {"{\"hydra_num_heads\": 4, \"hydra_head_arch\": \"mlp\"}", "Hydra"},
         {"{\"model_type\": \"recurrent_drafting_drafter\"}", "ReDrafter"},
         {"{\"architectures\": [\"ReDrafterForCausalLM\"]}", "ReDrafter"},

@@ -1,0 +1,51 @@
+/* The forward pass of a head of places (struct head_places) over the table of operations. It has
+ * neither layers nor KV: a row is the feature of a lane, and each place of it has logits. Owned by
+ * the model's thread. */
+#pragma once
+
+#include "model/backend/backend.h"
+#include "model/checkpoint/config/head_config.h"
+#include "model/weights.h"
+
+/* Zeroed: the model is no such head. */
+struct places {
+    const struct head_places *config;
+    int dim, max_lanes;
+    size_t capacity, n_rows; /* rows of the buffers in the backend's memory: of a place, of all */
+    float *x, *added;        /* [capacity][D] y of a place, and what is added to it */
+    uint16_t *h;             /* [n_rows][D] y of all places */
+    float *hidden;           /* [capacity][hidden_dim]; NULL without a hidden layer */
+    uint16_t *activated;     /* [capacity][hidden_dim]; NULL without a hidden layer */
+    uint16_t *host;          /* [max_lanes][D] the features; host memory, like the next one */
+    int32_t *zeros;          /* [max_lanes] */
+};
+
+/* Rows of logits that a step of max_lanes lanes may need. */
+int places_rows(const struct head_config *head, int max_lanes, const struct backend *be);
+
+/* Keeps head. Errors: ERR_NO_MEMORY, ERR_UNAVAILABLE, ERR_UNSUPPORTED a width that the kernels do
+ * not take. */
+int places_open(struct places *places, const struct head_config *head, int max_lanes,
+                struct backend *be, struct error *err);
+void places_close(struct places *places, struct backend *be);
+
+/* Takes a lane's feature: [D] bf16. */
+void places_take(struct places *places, int lane, const uint16_t *feature);
+
+/* The row of the logits that a place of a lane has in a step of n_lanes. */
+int places_row(const struct backend *be, int n_lanes, int lane, int place);
+
+/* The features of lanes 0 .. n_lanes have been taken; of all of them the logits of n_places are
+ * computed. */
+struct places_step {
+    int n_lanes, n_places;
+    const struct model_weights *weights;
+    const struct model_config *cfg;
+    const struct attention_shape *shape;
+    float *logits; /* [places_rows][stride] in the backend's memory */
+    size_t stride;
+};
+
+/* Computes one step. Errors: ERR_UNAVAILABLE. */
+int places_forward(struct places *places, struct backend *be, const struct places_step *step,
+                   struct error *err);

@@ -1,0 +1,122 @@
+/* A golden head taken apart, so that a test can put it together wrongly. */
+#pragma once
+
+#include <jansson.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/system/file.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/head.h"
+#include "tests/support/check_util.h"
+#include "tests/support/write_file.h"
+
+static struct error err;
+
+/* The folder, and what it will hold. */
+static char dir[64];
+static json_t *config, *header;
+static uint8_t *data;
+static size_t data_len;
+
+/* heads: the folder of golden heads, with a slash. */
+static inline void take_apart(const char *heads, const char *name)
+{
+    char path[512];
+    struct file_view view;
+    snprintf(dir, sizeof dir, "/tmp/outrider-heads-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s%s/config.json", heads, name);
+    config = json_load_file(path, 0, NULL);
+    ck_assert_ptr_nonnull(config);
+    snprintf(path, sizeof path, "%s%s/model.safetensors", heads, name);
+    CHECK_OK(file_map(&view, path, &err));
+    size_t len = view.data[0] | (size_t)view.data[1] << 8;
+    header = json_loadb((const char *)view.data + 8, len, 0, NULL);
+    ck_assert_ptr_nonnull(header);
+    data_len = view.size_bytes - 8 - len;
+    data = malloc(data_len);
+    memcpy(data, view.data + 8 + len, data_len);
+    file_unmap(&view);
+}
+
+static inline void put_together(void)
+{
+    char text[32768], table[32768];
+    size_t n = json_dumpb(config, text, sizeof text, 0);
+    ck_assert_uint_lt(n, sizeof text);
+    write_file(dir, "config.json", text, n, NULL, 0);
+    n = json_dumpb(header, table + 8, sizeof table - 8, JSON_COMPACT);
+    ck_assert_uint_lt(n, sizeof table - 8);
+    for (int i = 0; i < 8; i++) {
+        table[i] = (char)(n >> (8 * i));
+    }
+    write_file(dir, "model.safetensors", table, n + 8, data, data_len);
+}
+
+static inline void clear_up(void)
+{
+    static const char *const files[] = {"config.json",       "model.safetensors",
+                                        "pytorch_model.bin", "a.safetensors",
+                                        "b.safetensors",     "model.safetensors.index.json",
+                                        "medusa_lm_head.pt", "medusa_lm_head.safetensors"};
+    char path[512];
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, files[i]);
+        unlink(path);
+    }
+    rmdir(dir);
+    json_decref(config);
+    json_decref(header);
+    free(data);
+}
+
+static inline int open_head(const char *name, const struct head_options *options)
+{
+    struct checkpoint *ck = NULL;
+    int rc = checkpoint_open_head(&ck, name, options, &err);
+    ck_assert((rc == 0) == (ck != NULL));
+    checkpoint_close(ck);
+    return rc;
+}
+
+static inline int open_dir(void)
+{
+    put_together();
+    return open_head(dir, NULL);
+}
+
+/* The golden head with one key of config.json set to a value, as JSON; "nothing" takes it away. */
+static inline int open_with_key(const char *heads, const char *name, const char *key,
+                                const char *value)
+{
+    take_apart(heads, name);
+    if (strcmp(value, "nothing") == 0) {
+        json_object_del(config, key);
+    } else {
+        json_object_set_new(config, key, json_loads(value, JSON_DECODE_ANY, NULL));
+    }
+    int rc = open_dir();
+    clear_up();
+    return rc;
+}
+
+/* The golden head in which a tensor has another name. */
+static inline int open_renamed(const char *heads, const char *name, const char *tensor,
+                               const char *other)
+{
+    take_apart(heads, name);
+    json_t *entry = json_incref(json_object_get(header, tensor));
+    ck_assert_ptr_nonnull(entry);
+    json_object_del(header, tensor);
+    json_object_set_new(header, other, entry);
+    int rc = open_dir();
+    clear_up();
+    return rc;
+}
+
+static inline uint8_t *bytes_of(const char *tensor)
+{
+    const json_t *offsets = json_object_get(json_object_get(header, tensor), "data_offsets");
+    return data + json_integer_value(json_array_get(offsets, 0));
+}
