@@ -20,7 +20,7 @@ enum {
     GROUPS_MAX = 24,
     KEY_FIRST = 256, /* after all letters */
     NAME_BYTES = 64,
-    NAMES_BYTES = 512
+    NAMES_BYTES = 1024
 };
 
 struct entry {

@@ -62,6 +62,15 @@ static int parse_chains(const char *text, const char *list, struct tree_widths *
     return 0;
 }
 
+static int parse_choices(const char *text, const char *list, struct tree_widths *widths,
+                         struct error *err)
+{
+    (void)text;
+    int rc = tree_choices_read(&widths->choices, list, err);
+    if (!rc) widths->n = widths->choices.n_places;
+    return rc;
+}
+
 /* Returns the text after `word` and a colon; NULL: it does not begin so. */
 static const char *list_after(const char *text, const char *word)
 {
@@ -81,6 +90,11 @@ static const struct shape {
      parse_widths, true},
     {"chains", "chains:3x4",
      "3 chains of 4 guesses, each drawn by itself, so that two may be equal", parse_chains, false},
+    {"choices", "choices:FILE",
+     "the tree of a file of Medusa's choices, a JSON list of paths of ranks such as [[0], [0, 0], "
+     "[1]], of which fifth guesses of a parent, places after 16 and guesses after the first 31 "
+     "beside the zeros are left out, with what comes after them",
+     parse_choices, false},
 };
 
 /* Ways to plan trees, which the error lists, too. With auto planned trees do not follow the draft's
@@ -148,6 +162,10 @@ int trees_parse(const char *text, struct trees *trees, struct error *err)
 
 int tree_widths_plan(const struct tree_widths *widths, int k, struct guess_tree *plan)
 {
+    if (widths->choices.n > 0) {
+        tree_choices_plan(&widths->choices, k, plan);
+        return plan->n - plan->n_chain;
+    }
     guess_tree_begin(plan, 0);
     plan->is_independent = widths->is_independent;
     if (plan->is_independent && k > widths->n) k = widths->n;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/guess_tree.h"
+#include "coordinator/draft/tree_choices.h"
 
 /* Siblings and guesses after them where it pays, siblings alone, or chains. */
 enum trees_mode { TREES_AUTO, TREES_SIBLINGS, TREES_OFF };
@@ -18,6 +19,8 @@ struct tree_widths {
      * may hold the same tokens, under rules that judge q. A K of the sequence that is less than L
      * cuts all of them, and one that is more does not make one longer. */
     bool is_independent;
+    /* "choices:FILE": choices.n > 0, and n is that of its places; widths are not used. */
+    struct tree_choices choices;
 };
 
 /* A tree that is named is for requests of strategy fixed; for planned ones it is as auto. */
@@ -28,9 +31,9 @@ struct trees {
     bool fixed_follows_q;     /* the same of this one: it says how many guesses a place has */
 };
 
-/* "auto", "dynamic", "static", "siblings", "off", "3,2,1", "dynamic:3,2,1" or "chains:3x4".
- * Errors: ERR_ARGUMENT no such mode or tree, or a tree of more than GROWN_MAX - 1 guesses; of
- * chains, beside the first one. */
+/* "auto", "dynamic", "static", "siblings", "off", "3,2,1", "dynamic:3,2,1", "chains:3x4" or
+ * "choices:FILE", which is read. Errors: ERR_ARGUMENT no such mode or tree, or a tree of more than
+ * GROWN_MAX - 1 guesses; of chains, beside the first one; ERR_NO_MEMORY. */
 int trees_parse(const char *text, struct trees *trees, struct error *err);
 
 /* Says what the trees are that have a name, for the help: "dynamic:3,2,1 is ...; chains:3x4 is

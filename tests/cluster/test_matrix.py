@@ -19,9 +19,10 @@ import plain_texts
 from far_cluster import FarCluster
 from generations import DRAFT, TARGET, GenerationCluster, Report, check_word_is_refused
 from matrix import ALL, FAR_S, GREEDY_AND_COUPLED, PLANNED, World
-from matrix_guesses import (LOOKUP_WAYS, check_alone, check_appended, check_chains, check_grown,
-                            check_lookahead, check_lookup, check_named_tree, check_planned_trees,
-                            check_session_trees, check_store, check_store_trees, check_tree_of_q)
+from matrix_guesses import (LOOKUP_WAYS, check_alone, check_appended, check_chains, check_choices,
+                            check_grown, check_lookahead, check_lookup, check_named_tree,
+                            check_planned_trees, check_session_trees, check_store,
+                            check_store_trees, check_tree_of_q)
 from matrix_texts import (OWN, SOME, check_decisions, check_defaults, check_heads, check_layers,
                           check_parallel_draft, check_random_draft, check_reference,
                           check_refused_layers, check_row_forms, decide)
@@ -123,6 +124,7 @@ def far_pair_grown(world, _):
 def far_pair_one(world, shown):
     shown[1] = [check_named_tree(world, trees) for trees in ("3,2,1", "dynamic:3,2,1")]
     world.check(shown[1][0] != shown[1][1], "dynamic:3,2,1 has other guesses than 3,2,1")
+    check_choices(world, shown[1][0])
     shown[1].append(check_chains(world))
 
 

@@ -1,6 +1,7 @@
 """Checks of tests/cluster/test_matrix.py: guesses that are looked up, and trees of guesses."""
 import json
 import re
+import tempfile
 import urllib.request
 
 from generations import DRAFT, Edits, golden_prompts, order
@@ -265,6 +266,19 @@ def check_named_tree(world, trees):
     check_edited(world, PAIR_PROMPTS, fewest=1, n_draft=4)
     check_least(world, 3)
     return shown[0]
+
+
+def check_choices(world, wanted):
+    """A file of Medusa's choices that is the tree 3,2,1 has the guesses of that tree."""
+    choices = [[a] for a in range(3)] + [[a, b] for a in range(3) for b in range(2)]
+    choices += [[a, b, 0] for a in range(3) for b in range(2)]
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(choices, file)
+        file.flush()
+        world.use("--trees", "choices:" + file.name, draft=PAIR + ",draft=1")
+        total = world.texts("pair, greedy", n_seeds=1, show_drafts=1, n_draft=3)
+    shown = [told["guesses"] for one in total.done for told in one["shown"]]
+    world.check(shown == wanted, "a file of choices has the guesses of 3,2,1")
 
 
 def check_chains(world):

@@ -126,7 +126,7 @@ START_TEST(texts_that_are_no_tree_are_refused)
         {"", "'': expected auto, dynamic, static"},
         {"bushy",
          "'bushy': expected auto, dynamic, static, siblings, off, or a tree such as 3,2,1, "
-         "dynamic:3,2,1 or chains:3x4"},
+         "dynamic:3,2,1, chains:3x4 or choices:FILE"},
         {"0", "'0' is no tree"},
         {"5", "1 to 4 for each"},
         {"3,", "'3,' is no tree"},
