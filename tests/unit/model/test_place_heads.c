@@ -119,7 +119,8 @@ static int forward(struct rig *rig, const int *n_places, int n_lanes)
     int n = 0;
     for (int i = n_lanes; i-- > 0;) {
         lanes[i] = (struct forward_lane){.n_tokens = n_places[i]};
-        features[i] = (struct forward_features){.rows = feature(rig, i % rig->n_rows)};
+        features[i] =
+            (struct forward_features){.target = feature(rig, i % rig->n_rows), .n_target = 1};
         for (int place = n_places[i]; place-- > 0;) {
             rows[n++] = (struct forward_row){i, place};
         }
@@ -132,7 +133,7 @@ static int forward(struct rig *rig, const int *n_places, int n_lanes)
 static void forward_alone(struct rig *rig, int row, float *logits)
 {
     const struct forward_lane lane = {.n_tokens = rig->n_places};
-    const struct forward_features features = {.rows = feature(rig, row)};
+    const struct forward_features features = {.target = feature(rig, row), .n_target = 1};
     struct forward_row rows[PLACES_MOST];
     for (int place = 0; place < rig->n_places; place++) {
         rows[place] = (struct forward_row){0, place};
@@ -346,7 +347,7 @@ START_TEST(elements_that_are_no_numbers_do_no_harm)
         if (i == 0) {
             CHECK_ERR(rc, ERR_FORMAT, "0.0.linear.bias has an element that is no number");
         } else {
-            const struct forward_features features = {.rows = feature(&rig, 0)};
+            const struct forward_features features = {.target = feature(&rig, 0), .n_target = 1};
             CHECK_OK(rc);
             CHECK_OK(arena_open(&arena, ARENA_BYTES, &err));
             CHECK_OK(model_forward_head(model, &lane, &features, 1, rows, 2, &err));
