@@ -179,7 +179,7 @@ out:
     return rc;
 }
 
-static int write_all(int fd, const char *data, size_t len)
+static int write_part(int fd, const char *data, size_t len)
 {
     while (len > 0) {
         ssize_t n = write(fd, data, len);
@@ -188,20 +188,28 @@ static int write_all(int fd, const char *data, size_t len)
         data += n;
         len -= (size_t)n;
     }
+    return 0;
+}
+
+static int write_all(int fd, const struct file_part *parts, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (write_part(fd, parts[i].data, parts[i].len)) return -1;
+    }
     return fsync(fd);
 }
 
-int file_replace(const char *path, const char *data, size_t len, struct error *err)
+int file_replace_parts(const char *path, const struct file_part *parts, size_t n, struct error *err)
 {
     char partial[PATH_BYTES];
-    int n = snprintf(partial, sizeof partial, "%s.%ld-%llx.partial", path, (long)getpid(),
-                     (unsigned long long)clock_now_ns()); /* pids in two containers may be equal */
-    if (n >= (int)sizeof partial) {
+    int len = snprintf(partial, sizeof partial, "%s.%ld-%llx.partial", path, (long)getpid(),
+                       (unsigned long long)clock_now_ns()); /* pids in containers may be equal */
+    if (len >= (int)sizeof partial) {
         return error_set(err, ERR_ARGUMENT, "the path %.100s... is too long", path);
     }
     int rc = 0, fd = open(partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0) return error_set(err, ERR_IO, "cannot write %s: %s", path, strerror(errno));
-    if (write_all(fd, data, len)) {
+    if (write_all(fd, parts, n)) {
         rc = error_set(err, ERR_IO, "cannot write %s: %s", path, strerror(errno));
     }
     if (close(fd) && !rc) rc = error_set(err, ERR_IO, "cannot write %s: %s", path, strerror(errno));
@@ -210,4 +218,10 @@ int file_replace(const char *path, const char *data, size_t len, struct error *e
     }
     if (rc) unlink(partial);
     return rc;
+}
+
+int file_replace(const char *path, const char *data, size_t len, struct error *err)
+{
+    const struct file_part whole = {data, len};
+    return file_replace_parts(path, &whole, 1, err);
 }

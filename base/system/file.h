@@ -54,3 +54,12 @@ int file_read_text(char **text, size_t *len, const char *path, size_t limit_byte
  * the old file or the new one, and never a part of it.
  * Errors: ERR_ARGUMENT the path is too long, ERR_IO. */
 int file_replace(const char *path, const char *data, size_t len, struct error *err);
+
+/* Bytes of a file that is written from several places. */
+struct file_part {
+    const void *data;
+    size_t len;
+};
+/* As file_replace; the file is the parts, one after the other. */
+int file_replace_parts(const char *path, const struct file_part *parts, size_t n,
+                       struct error *err);

@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include "base/system/file.h"
+#include "model/export/tensor_header.h"
 
-enum { TENSORS = 5, HEADER_ALIGN = 8, NUMBERS_BYTES = 128 };
+enum { TENSORS = 5, NUMBERS_BYTES = 128 };
 
 static void free_rows(struct recording *r)
 {
@@ -98,26 +99,25 @@ bool recording_is_whole(const struct recording *r)
     return r->n_scored == r->ids.n && r->n_features == r->ids.n - 1;
 }
 
-struct tensor {
-    const char *name, *dtype;
-    int n_dims;
-    size_t dims[3], n_bytes;
-    const void *data;
-};
-
-static int list_tensors(const struct recording *r, struct tensor *tensors)
+static int list_tensors(const struct recording *r, struct tensor_header_entry *tensors,
+                        struct file_part *data)
 {
-    size_t n = r->ids.n - 1, columns = (size_t)r->n_columns, dim = (size_t)r->dim;
-    size_t top = (size_t)r->top_n;
-    const struct tensor all[TENSORS] = {
-        {"features", "BF16", 3, {n, columns, dim}, n * columns * dim * 2, r->features},
-        {"tokens", "I32", 1, {n + 1}, (n + 1) * 4, r->ids.data},
-        {"logprobs", "F32", 1, {n}, n * 4, r->logprobs},
-        {"best_ids", "I32", 2, {n, top}, n * top * 4, r->best_ids},
-        {"best_logprobs", "F32", 2, {n, top}, n * top * 4, r->best_logprobs},
+    uint64_t n = r->ids.n - 1, columns = (uint64_t)r->n_columns, dim = (uint64_t)r->dim;
+    uint64_t top = (uint64_t)r->top_n;
+    const struct tensor_header_entry all[TENSORS] = {
+        {"features", "BF16", 3, {n, columns, dim}, n * columns * dim * 2},
+        {"tokens", "I32", 1, {n + 1}, (n + 1) * 4},
+        {"logprobs", "F32", 1, {n}, n * 4},
+        {"best_ids", "I32", 2, {n, top}, n * top * 4},
+        {"best_logprobs", "F32", 2, {n, top}, n * top * 4},
     };
+    const void *const in_memory[TENSORS] = {r->features, r->ids.data, r->logprobs, r->best_ids,
+                                            r->best_logprobs};
     int n_tensors = r->top_n ? TENSORS : TENSORS - 2;
     memcpy(tensors, all, (size_t)n_tensors * sizeof *tensors);
+    for (int i = 0; i < n_tensors; i++) {
+        data[i] = (struct file_part){in_memory[i], tensors[i].n_bytes};
+    }
     return n_tensors;
 }
 
@@ -139,58 +139,24 @@ static json_t *metadata_of(const struct recording *r, const struct feature_wish 
                      fingerprint);
 }
 
-/* The JSON before the tensors; the caller frees it. NULL: no memory. */
-static char *header_of(const struct tensor *tensors, int n, json_t *metadata)
-{
-    size_t at = 0;
-    json_t *object = json_object();
-    bool failed = !metadata || json_object_set(object, "__metadata__", metadata) != 0;
-    for (int i = 0; i < n && !failed; i++) {
-        const struct tensor *t = &tensors[i];
-        json_t *shape = json_array();
-        for (int d = 0; d < t->n_dims; d++) {
-            json_array_append_new(shape, json_integer((json_int_t)t->dims[d]));
-        }
-        json_t *entry = json_pack("{ss so s[II]}", "dtype", t->dtype, "shape", shape,
-                                  "data_offsets", (json_int_t)at, (json_int_t)(at + t->n_bytes));
-        failed = json_object_set_new(object, t->name, entry) != 0;
-        at += t->n_bytes;
-    }
-    char *text = failed ? NULL : json_dumps(object, JSON_COMPACT);
-    json_decref(object);
-    return text;
-}
-
 int recording_write(const struct recording *r, const char *path, const struct feature_wish *wish,
                     const struct service_description *served, struct error *err)
 {
     int rc = 0;
-    struct tensor tensors[TENSORS];
-    int n = list_tensors(r, tensors);
+    struct tensor_header_entry tensors[TENSORS];
+    struct file_part parts[1 + TENSORS];
+    struct buffer header = {0};
+    int n = list_tensors(r, tensors, parts + 1);
     json_t *metadata = metadata_of(r, wish, served);
-    char *header = header_of(tensors, n, metadata), *file = NULL;
-    if (!header) {
+    if (!metadata) {
         rc = error_set(err, ERR_NO_MEMORY, "no memory for the header of %.200s", path);
         goto out;
     }
-    size_t header_len = strlen(header), len = 0;
-    uint64_t padded = (header_len + HEADER_ALIGN - 1) / HEADER_ALIGN * HEADER_ALIGN;
-    for (int i = 0; i < n; i++) {
-        len += tensors[i].n_bytes;
-    }
-    TRY(mem_array(&file, sizeof padded + padded + len, 1, err));
-    memcpy(file, &padded, sizeof padded); /* little-endian, as the whole program */
-    memset(file + sizeof padded, ' ', padded);
-    memcpy(file + sizeof padded, header, header_len);
-    len = sizeof padded + padded;
-    for (int i = 0; i < n; i++) {
-        memcpy(file + len, tensors[i].data, tensors[i].n_bytes);
-        len += tensors[i].n_bytes;
-    }
-    TRY(file_replace(path, file, len, err));
+    TRY(tensor_header_write(&header, metadata, tensors, (size_t)n, err));
+    parts[0] = (struct file_part){header.data, header.len}; /* the data follow where they are */
+    TRY(file_replace_parts(path, parts, 1 + (size_t)n, err));
 out:
     json_decref(metadata);
-    free(header);
-    free(file);
+    buffer_free(&header);
     return rc;
 }

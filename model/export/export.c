@@ -10,13 +10,13 @@
 #include "base/memory.h"
 #include "base/system/file.h"
 #include "model/export/folder.h"
+#include "model/export/tensor_header.h"
 #include "model/export/tensors.h"
 #include "model/export/text.h"
 
 enum {
     PATH_BYTES = 4096,
     CHUNK_BYTES = 2 << 20, /* written at a time; as much as the widest row a config may have */
-    HEADER_UNIT = 8,
     LEAST_BYTES_VOCAB = 256
 };
 
@@ -56,47 +56,34 @@ static void shard_name(const struct exporting *e, int shard, char name[EXPORT_NA
     snprintf(name, EXPORT_NAME_BYTES, "model-%05d-of-%05d.safetensors", shard + 1, e->n_shards);
 }
 
-/* The table of one shard, padded with blanks so that the data is aligned. */
-static int header_text(const struct exporting *e, int shard, char **text, size_t *len,
-                       struct error *err)
-{
-    uint64_t at = 0;
-    *text = NULL;
-    FILE *out = open_memstream(text, len);
-    if (!out) return error_set(err, ERR_NO_MEMORY, "no memory for a table of tensors");
-    fputs("{\"__metadata__\":{\"format\":\"pt\"}", out);
-    for (size_t i = e->first[shard]; i < e->first[shard + 1]; i++) {
-        const struct export_tensor *tensor = &e->list.tensors[i];
-        fprintf(out, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[%d", tensor->name, tensor->dtype,
-                tensor->dims[0]);
-        if (tensor->n_dims == 2) fprintf(out, ",%d", tensor->dims[1]);
-        fprintf(out, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", at, at + tensor->n_bytes);
-        at += tensor->n_bytes;
-    }
-    fputc('}', out);
-    for (long pad = ftell(out); pad % HEADER_UNIT; pad++) {
-        fputc(' ', out);
-    }
-    if (fclose(out) == 0) return 0;
-    free(*text);
-    *text = NULL;
-    return error_set(err, ERR_NO_MEMORY, "no memory for a table of tensors");
-}
-
 static int write_header(struct exporting *e, int shard, struct error *err)
 {
-    char *text = NULL;
-    size_t len = 0;
-    uint8_t length[8];
+    size_t n = e->first[shard + 1] - e->first[shard];
+    struct tensor_header_entry *entries = NULL;
+    struct buffer header = {0};
+    json_t *metadata = json_pack("{ss}", "format", "pt");
     int rc = 0;
-    TRY(header_text(e, shard, &text, &len, err));
-    for (int i = 0; i < 8; i++) {
-        length[i] = (uint8_t)((uint64_t)len >> 8 * i);
+    if (!metadata) {
+        rc = error_set(err, ERR_NO_MEMORY, "no memory for a table of tensors");
+        goto out;
     }
-    TRY(export_file_write(&e->folder, length, sizeof length, err));
-    TRY(export_file_write(&e->folder, text, len, err));
+    TRY(mem_array(&entries, n, sizeof *entries, err));
+    for (size_t i = 0; i < n; i++) {
+        const struct export_tensor *tensor = &e->list.tensors[e->first[shard] + i];
+        entries[i] = (struct tensor_header_entry){.name = tensor->name,
+                                                  .dtype = tensor->dtype,
+                                                  .n_dims = tensor->n_dims,
+                                                  .n_bytes = tensor->n_bytes};
+        for (int d = 0; d < tensor->n_dims; d++) {
+            entries[i].dims[d] = (uint64_t)tensor->dims[d];
+        }
+    }
+    TRY(tensor_header_write(&header, metadata, entries, n, err));
+    TRY(export_file_write(&e->folder, header.data, header.len, err));
 out:
-    free(text);
+    json_decref(metadata);
+    free(entries);
+    buffer_free(&header);
     return rc;
 }
 

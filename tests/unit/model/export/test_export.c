@@ -5,6 +5,8 @@
 #include "base/system/file.h"
 #include "model/checkpoint/config/config_fields.h"
 #include "model/checkpoint/config/config_parse.h"
+#include "model/checkpoint/safetensors.h"
+#include "model/export/tensor_header.h"
 #include "model/export/text.h"
 #include "model/tokenizer/tokenizer.h"
 #include "tests/support/export_util.h"
@@ -48,6 +50,47 @@ START_TEST(a_bf16_folder_comes_out_as_it_is)
         check_equal_logits(models[i]);
         ck_assert(result.has_tokenizer == (i < 2));
     }
+}
+END_TEST
+
+/* Also what exports have none of: three dimensions, and names and metadata that need escapes. */
+START_TEST(a_header_before_tensors_in_parts_is_read_back)
+{
+    static const struct tensor_header_entry entries[] = {
+        {"z \"quoted\"", "BF16", 3, {3, 2, 5}, 60},
+        {"a", "I32", 1, {3}, 12},
+    };
+    static const uint8_t data[72] = {1, 2, 3};
+    char path[PATH_BYTES + 100];
+    struct buffer header = {0};
+    struct file_view view;
+    struct safetensors table;
+    json_t *metadata = json_pack("{ss}", "model", "a \"b\"\n");
+    buffer_append(&header, "kept", 4, &err);
+    CHECK_OK(tensor_header_write(&header, metadata, entries, 2, &err));
+    ck_assert_mem_eq(header.data, "kept", 4);
+    size_t len = header.len - 4;
+    ck_assert_uint_eq(len % 8, 0);
+    const struct file_part parts[] = {{header.data + 4, len}, {data, 60}, {data + 60, 12}};
+    remove_folder(work);
+    snprintf(path, sizeof path, "%s.safetensors", work);
+    CHECK_OK(file_replace_parts(path, parts, 3, &err));
+    CHECK_OK(file_map(&view, path, &err));
+    ck_assert_uint_eq(view.size_bytes, len + sizeof data);
+    ck_assert_mem_eq(view.data + len, data, sizeof data);
+    CHECK_OK(safetensors_parse(&table, view.data, view.size_bytes, path, &err));
+    ck_assert_uint_eq(table.n_entries, 2);
+    const struct safetensors_entry *cube = safetensors_find(&table, "z \"quoted\"");
+    ck_assert_ptr_nonnull(cube);
+    ck_assert_int_eq(cube->n_dims, 3);
+    ck_assert_uint_eq(cube->dims[2], 5);
+    ck_assert_uint_eq(cube->begin, len);
+    ck_assert_uint_eq(safetensors_find(&table, "a")->begin, len + 60);
+    safetensors_free(&table);
+    file_unmap(&view);
+    unlink(path);
+    buffer_free(&header);
+    json_decref(metadata);
 }
 END_TEST
 
@@ -423,6 +466,7 @@ int main(void)
     TCase *tcase = tcase_create("export");
     tcase_add_checked_fixture(tcase, make_work, remove_work);
     tcase_add_test(tcase, a_bf16_folder_comes_out_as_it_is);
+    tcase_add_test(tcase, a_header_before_tensors_in_parts_is_read_back);
     tcase_add_test(tcase, the_tales_tokenizer_comes_along);
     tcase_add_test(tcase, synthetic_models_compute_the_same_from_a_folder);
     tcase_add_test(tcase, a_large_model_is_cut_into_shards);
