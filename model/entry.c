@@ -32,7 +32,7 @@ int entry_open(struct entry *entry, const struct head_config *head, int dim, int
     }
     TRY(backend_buffer(be, &entry->embedded, n * d * sizeof(float), err));
     TRY(backend_buffer(be, &entry->joined, n * 2 * d * sizeof(uint16_t), err));
-    if (head->entry.has_fc) {
+    if (head->entry.has_fc && head->entry.norms != FEATURES_PLAIN) {
         TRY(backend_buffer(be, &entry->features, n * w * sizeof(float), err));
         TRY(backend_buffer(be, &entry->normed, n * w * sizeof(uint16_t), err));
     }
@@ -76,12 +76,12 @@ void entry_place(struct entry *entry, int first, int n, const uint16_t *features
     }
 }
 
-/* x = fc of the normed features, for the rows that have the target's. */
-static void fuse(const struct entry *entry, struct backend *be, const struct backend_step *step,
-                 const struct entry_weights *w, float eps, float *x)
+/* The features of all rows, normed together or apart. */
+static void norm_features(const struct entry *entry, struct backend *be,
+                          const struct backend_step *step, const struct entry_weights *w, float eps)
 {
     const struct head_entry *e = &entry->head->entry;
-    size_t width = (size_t)features_width(entry->head), dim = (size_t)entry->dim;
+    size_t width = (size_t)features_width(entry->head);
     bool is_apart = e->norms == FEATURES_NORMED_APART;
     int n_parts = is_apart ? e->n_features : 1;
     be->ops->feature_rows(be, step, entry->features, (int)width, false);
@@ -98,7 +98,23 @@ static void fuse(const struct entry *entry, struct backend *be, const struct bac
                                        .h_stride = width};
         be->ops->norm_part(be, &part);
     }
-    be->ops->matmul(be, &w->fc, entry->normed, width, x, dim, step->n);
+}
+
+/* x = fc of the features, for the rows that have the target's. Features without norms are read as
+ * they came, because they are bf16 already. */
+static void fuse(const struct entry *entry, struct backend *be, const struct backend_step *step,
+                 const struct entry_weights *w, float eps, float *x)
+{
+    const struct head_entry *e = &entry->head->entry;
+    size_t dim = (size_t)entry->dim;
+    if (e->norms == FEATURES_PLAIN) {
+        be->ops->matmul(be, &w->fc, be->ops->step_features(be, step), (size_t)step->feature_width,
+                        x, dim, step->n);
+    } else {
+        norm_features(entry, be, step, w, eps);
+        be->ops->matmul(be, &w->fc, entry->normed, (size_t)features_width(entry->head), x, dim,
+                        step->n);
+    }
     if (!e->has_fc_bias) return;
     const struct norm_part bias = {
         .x = x, .x_stride = dim, .bias = w->fc_bias.data, .n = step->n, .dim = entry->dim};

@@ -17,8 +17,8 @@ struct entry {
     int max_tokens;
     size_t capacity;   /* rows of the buffers in the backend's memory */
     float *embedded;   /* [D] */
-    float *features;   /* [A Ht]; NULL: without fc they go to the residual stream */
-    uint16_t *normed;  /* [A Ht]; NULL without fc */
+    float *features;   /* [A Ht]; NULL: not normed */
+    uint16_t *normed;  /* [A Ht]; NULL: not normed */
     uint16_t *joined;  /* [2 D] the embedding and the feature, in the head's order */
     uint16_t *host;    /* [max_tokens][width] of the step; host memory, like the next one */
     int32_t *recycled; /* [max_tokens] */

@@ -269,6 +269,8 @@ struct backend_ops {
      * whose features are not the head's own output stay as they are. */
     void (*feature_rows)(struct backend *be, const struct backend_step *step, float *x, int dim,
                          bool only_recycled);
+    /* The step's features in the backend's memory, [N][feature_width], until its end. */
+    const uint16_t *(*step_features)(struct backend *be, const struct backend_step *step);
     /* On a part of the columns: x += bias, where there is one; x = function(x); h = bf16(rmsnorm(x)
      * * weight), or bf16(x) without a weight, with the bits of rmsnorm; x = h, exact, if it keeps
      * that. */

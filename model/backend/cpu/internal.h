@@ -197,6 +197,7 @@ void cpu_rmsnorm_rows(struct backend *be, const struct backend_step *step, const
                       const float *weight, float eps, int dim, uint16_t *h);
 void cpu_feature_rows(struct backend *be, const struct backend_step *step, float *x, int dim,
                       bool only_recycled);
+const uint16_t *cpu_step_features(struct backend *be, const struct backend_step *step);
 void cpu_norm_part(struct backend *be, const struct norm_part *args);
 int cpu_tree_sum(struct backend *be, struct comm *comm, struct slice_sums *sums, int n, int dim,
                  struct error *err);

@@ -101,14 +101,38 @@ VARIANTS static void widen_row(const uint16_t *h, int n, float *x)
     }
 }
 
+struct feature_job {
+    const struct backend_step *step;
+    float *x;
+    int dim;
+    bool only_recycled;
+};
+
+static void feature_member(void *arg, int member, int n_members)
+{
+    const struct feature_job *job = arg;
+    const struct backend_step *step = job->step;
+    int begin, end;
+    team_range(step->n, 1, member, n_members, &begin, &end);
+    for (size_t i = (size_t)begin; i < (size_t)end; i++) {
+        if (job->only_recycled && !step->recycled[i]) continue;
+        widen_row(step->features + i * (size_t)step->feature_width, job->dim,
+                  job->x + i * (size_t)job->dim);
+    }
+}
+
 void cpu_feature_rows(struct backend *be, const struct backend_step *step, float *x, int dim,
                       bool only_recycled)
 {
+    struct feature_job job = {step, x, dim, only_recycled};
+    cpu_run(backend_cpu_of(be), (size_t)step->n * (size_t)dim < CPU_SMALL_WORK, feature_member,
+            &job);
+}
+
+const uint16_t *cpu_step_features(struct backend *be, const struct backend_step *step)
+{
     (void)be;
-    for (size_t i = 0; i < (size_t)step->n; i++) {
-        if (only_recycled && !step->recycled[i]) continue;
-        widen_row(step->features + i * (size_t)step->feature_width, dim, x + i * (size_t)dim);
-    }
+    return step->features;
 }
 
 VARIANTS static void add_bias(float *x, const float *bias, int n)

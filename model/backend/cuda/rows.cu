@@ -419,6 +419,12 @@ void cuda_feature_rows(struct backend *be, const struct backend_step *step, floa
                 only_recycled ? cuda->inputs.recycled : static_cast<const int32_t *>(NULL), x, dim);
 }
 
+const uint16_t *cuda_step_features(struct backend *be, const struct backend_step *step)
+{
+    (void)step;
+    return backend_cuda_of(be)->inputs.features;
+}
+
 /* to[n] = from[n] * scale, float4s. */
 static __global__ void __launch_bounds__(COPY_THREADS)
     copy_kernel(const float4 *from, float scale, float4 *to, unsigned n)
