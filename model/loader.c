@@ -1,7 +1,6 @@
 /* Reading tensors into a backend's matrices and vectors. */
 #include "model/loader.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,12 +105,6 @@ int loader_open_vector(struct loader *ld, struct vector *out, int layer,
         weight_read_f32(&weight, 0, parts[i].first, parts[i].n, host + at);
         for (int k = 0; k < parts[i].n && parts[i].offset != 0; k++) {
             host[at + k] += parts[i].offset;
-        }
-        for (int k = 0; k < parts[i].n && ld->head; k++) {
-            if (isfinite(host[at + k])) continue;
-            rc = error_set(ld->err, ERR_FORMAT, "%s: %s has an element that is no number",
-                           checkpoint_name(ld->ck), name);
-            goto out;
         }
         at += parts[i].n;
     }

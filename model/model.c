@@ -9,6 +9,7 @@
 #include "model/checkpoint/head.h"
 #include "model/entry.h"
 #include "model/features.h"
+#include "model/head_numbers.h"
 #include "model/numerics/numerics.h"
 #include "model/places.h"
 #include "model/rope.h"
@@ -199,6 +200,7 @@ static int take_head(struct model *m, struct error *err)
                          checkpoint_name(m->ck));
     }
     TRY(checkpoint_demand_target(m->ck, err));
+    TRY(head_numbers_check(m->ck, err));
     if (head->places.n) {
         TRY(places_open(&m->places, head, m->options.max_lanes, m->be, err));
         goto out;

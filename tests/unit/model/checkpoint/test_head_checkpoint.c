@@ -1,10 +1,11 @@
-/* ctest: labels=quick libs=checkpoint timeout=60 */
+/* ctest: labels=quick libs=model timeout=60 */
 /* Folders of heads: the golden ones open as what they are, their features may mean what the list of
  * readings says, and one that contradicts itself or its target, or is of another kind of drafter,
  * is refused with a sentence that says why. */
 #include "model/checkpoint/head.h"
 
 #include "model/checkpoint/head_readings.h"
+#include "model/head_numbers.h"
 #include "tests/support/head_folder.h"
 
 #define HEADS  SOURCE_DIR "/tests/golden/heads/"
@@ -274,6 +275,75 @@ START_TEST(a_mask_that_is_no_number_is_refused)
 }
 END_TEST
 
+/* The last element of each tensor in turn; models share an MTP layer's embedding and lm_head. */
+static void check_damaged_tensors(const char *name, int n_shared)
+{
+    const char *tensor;
+    json_t *entry;
+    int n_found = 0, n_unread = 0;
+    take_apart(HEADS, name);
+    put_together();
+    json_object_foreach(header, tensor, entry)
+    {
+        const char *dtype = json_string_value(json_object_get(entry, "dtype"));
+        struct checkpoint *ck;
+        if (!dtype || strcmp(dtype, "BF16") != 0) continue;
+        if (strcmp(tensor, "mask_hidden") == 0) continue; /* refused when the folder is opened */
+        const json_t *offsets = json_object_get(entry, "data_offsets");
+        uint8_t *end = data + json_integer_value(json_array_get(offsets, 1));
+        const uint8_t before[2] = {end[-2], end[-1]};
+        end[-2] = n_found % 2 ? 0x80 : 0x81; /* an infinity, or a NaN */
+        end[-1] = 0xff;
+        put_together();
+        CHECK_OK(checkpoint_open_head(&ck, dir, NULL, &err));
+        int rc = head_numbers_check(ck, &err);
+        if (rc) {
+            ck_assert_int_eq(rc, ERR_FORMAT);
+            ck_assert_ptr_nonnull(strstr(err.text, tensor));
+            ck_assert_ptr_nonnull(strstr(err.text, "has an element that is no number"));
+        }
+        n_found += rc != 0;
+        n_unread += rc == 0;
+        checkpoint_close(ck);
+        memcpy(end - 2, before, sizeof before);
+    }
+    ck_assert_int_eq(n_unread, n_shared);
+    ck_assert_int_gt(n_found, 5);
+    clear_up();
+}
+
+START_TEST(an_element_that_is_no_number_is_found_in_every_tensor)
+{
+    check_damaged_tensors("eagle3_flat", 0);
+    check_damaged_tensors("eagle3_parallel", 0);
+    check_damaged_tensors("eagle1", 0);
+    check_damaged_tensors("eagle3_qwen3", 0); /* norms of single features, and of heads */
+}
+END_TEST
+
+START_TEST(what_a_model_shares_with_its_mtp_layer_is_not_read_again)
+{
+    struct checkpoint *ck;
+    CHECK_OK(checkpoint_open_head(&ck, HEADS "mimo", NULL, &err));
+    CHECK_OK(head_numbers_check(ck, &err));
+    checkpoint_close(ck);
+    take_apart(HEADS, "mimo");
+    bytes_of("model.embed_tokens.weight")[1] = 0xff;
+    bytes_of("model.embed_tokens.weight")[0] = 0x81;
+    put_together();
+    CHECK_OK(checkpoint_open_head(&ck, dir, NULL, &err));
+    CHECK_OK(head_numbers_check(ck, &err));
+    checkpoint_close(ck);
+    bytes_of("model.mtp_layers.0.input_proj.weight")[1] = 0xff;
+    bytes_of("model.mtp_layers.0.input_proj.weight")[0] = 0x81;
+    put_together();
+    CHECK_OK(checkpoint_open_head(&ck, dir, NULL, &err));
+    CHECK_ERR(head_numbers_check(ck, &err), ERR_FORMAT, "model.mtp_layers.0.input_proj.weight");
+    checkpoint_close(ck);
+    clear_up();
+}
+END_TEST
+
 START_TEST(a_head_of_another_target_is_refused)
 {
     static const struct {
@@ -399,6 +469,8 @@ int main(void)
     tcase_add_test(tests, a_tensor_in_two_files_is_refused);
     tcase_add_test(tests, ids_of_a_reduced_vocabulary_ascend_within_the_whole_one);
     tcase_add_test(tests, a_mask_that_is_no_number_is_refused);
+    tcase_add_test(tests, an_element_that_is_no_number_is_found_in_every_tensor);
+    tcase_add_test(tests, what_a_model_shares_with_its_mtp_layer_is_not_read_again);
     tcase_add_test(tests, a_head_of_another_target_is_refused);
     tcase_add_test(tests, a_caller_decides_what_a_file_does_not_say);
     tcase_add_test(tests, tensors_of_pytorch_are_refused_with_the_way_out);
