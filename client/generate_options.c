@@ -110,6 +110,7 @@ int generate_options_parse(struct generate_options *o, int argc, char **argv, st
                                            .doc = doc,
                                            .parts = {{rows, o, NULL},
                                                      {request_rows, o, NULL},
+                                                     {answer_rows, o, NULL},
                                                      {more_rows, o, NULL},
                                                      {connection_rows, &o->connection, NULL}},
                                            .take = take_word};

@@ -32,6 +32,9 @@ struct generate_options {
 /* The options that say how to generate, for every command that sends requests. They fill the
  * request of a struct generate_options, their fields, which went through generate_options_init. */
 extern const struct option_row request_rows[];
+/* More of them, which say how many texts there are and what an answer shows; for commands that hand
+ * answers on. */
+extern const struct option_row answer_rows[];
 void generate_options_init(struct generate_options *options);
 
 /* Makes a copy's request point to the copy's own lists. */

@@ -65,22 +65,11 @@ const struct option_row request_rows[] = {
      .help = "The token ID ends the text as an end of sequence does; may be given up to 64 "
              "times"},
     {"ignore-eos", 0, NULL, FIELD(request.ignore_eos), .help = "Go on after an end of sequence"},
-    {"choices", 0, "N", FIELD(request.n), .least = 1, .most = GENERATE_SEQUENCES_MAX,
-     .standard = "1",
-     .help = "Generate N texts, 1 to 64, each with coins of its own; the prompt is read once"},
-    {"logprobs", 0, "N", FIELD(request.logprobs), .most = SCORE_TOP_MAX,
-     .help = "Say the log-probability of each token, and of the N best at its place, 0 to 64: "
-             "of the target at temperature 1, before penalties, biases and bans"},
-    {"with-prompt", 0, NULL, FIELD(request.echo),
-     .help = "The answer begins with the prompt's tokens, with their log-probabilities if "
-             "--logprobs asks for them"},
     {"no-bos", 0, NULL, FIELD(request.adds_no_special),
      .help = "Add no token at the beginning or end of the prompt"},
     {"no-special", 0, NULL, FIELD(request.parses_no_special),
      .help = "Texts of special tokens in the prompt are plain text; otherwise they become "
              "these tokens"},
-    {"show-special", 0, NULL, FIELD(request.shows_special),
-     .help = "The answer's text has its special tokens in it; otherwise they are left out"},
     OPTION_GROUP("Sampling", "--temperature=0.7 --top-p=0.9"),
     {"temperature", 0, "T", FIELD(request.sampling.temperature),
      .most = (double)SAMPLING_TEMPERATURE_MAX,
@@ -152,10 +141,27 @@ const struct option_row request_rows[] = {
     {0},
 };
 
+const struct option_row answer_rows[] = {
+    OPTION_GROUP("Text", "--max-tokens=200 --stop=END"),
+    {"choices", 0, "N", FIELD(request.n), .least = 1, .most = GENERATE_SEQUENCES_MAX,
+     .standard = "1",
+     .help = "Generate N texts, 1 to 64, each with coins of its own; the prompt is read once"},
+    {"logprobs", 0, "N", FIELD(request.logprobs), .most = SCORE_TOP_MAX,
+     .help = "Say the log-probability of each token, and of the N best at its place, 0 to 64: "
+             "of the target at temperature 1, before penalties, biases and bans"},
+    {"with-prompt", 0, NULL, FIELD(request.echo),
+     .help = "The answer begins with the prompt's tokens, with their log-probabilities if "
+             "--logprobs asks for them"},
+    {"show-special", 0, NULL, FIELD(request.shows_special),
+     .help = "The answer's text has its special tokens in it; otherwise they are left out"},
+    {0},
+};
+
 int generate_options_set(struct generate_options *o, const char *name, const char *value,
                          struct error *err)
 {
     int rc = option_rows_set(request_rows, o, name, value, err);
+    if (rc == ERR_NOT_FOUND) rc = option_rows_set(answer_rows, o, name, value, err);
     if (rc != ERR_NOT_FOUND) return rc;
     return error_set(err, ERR_ARGUMENT, "'%.40s' is no option of a request that takes a value",
                      name);

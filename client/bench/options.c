@@ -140,6 +140,7 @@ int bench_options_parse(struct bench_options *o, int argc, char **argv, struct e
                                            .doc = doc,
                                            .parts = {{rows, o, NULL},
                                                      {request_rows, &o->base.generate, NULL},
+                                                     {answer_rows, &o->base.generate, NULL},
                                                      {connection_rows, &o->connection, NULL}}};
     int rc = 0;
     *o = (struct bench_options){0};

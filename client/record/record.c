@@ -134,11 +134,6 @@ static int prepare(struct record *r, int argc, char **argv, struct error *err)
                           : feature_wish_columns(&o->features) == 0 ? "--boundaries LIST"
                                                                     : NULL;
     if (missing) return error_set(err, ERR_ARGUMENT, "give %s", missing);
-    if (r->generate.request.n > 1 || r->generate.request.echo) {
-        return error_set(err, ERR_ARGUMENT,
-                         "a prompt has one text here: leave out --choices and "
-                         "--with-prompt");
-    }
     TRY(record_prompts_read(&r->prompts, o->prompts, err));
     if (mkdir(o->out, 0777) && errno != EEXIST) {
         rc = error_set(err, ERR_IO, "cannot make the folder %.300s: %s", o->out, strerror(errno));

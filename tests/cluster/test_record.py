@@ -100,7 +100,11 @@ def check_again(cluster, prompts, out):
 
 
 def check_refusals(cluster, prompts, folder):
+    """Also options of how an answer looks, which is not recorded: they are not even offered."""
     out = os.path.join(folder, "refused")
+    for option in ("--choices=2", "--with-prompt", "--logprobs=1", "--show-special"):
+        done = cluster.outrider(*command(prompts, out, "1", option))
+        assert done.returncode != 0 and "unrecognized option" in done.stderr, (option, done.stderr)
     for boundaries, says in (("0,99", "boundary 99 does not exist: the target has"),
                              ("2,1", "1 after 2; boundaries ascend"),
                              (",".join(str(i) for i in range(9)), "9 boundaries, at most 8")):
