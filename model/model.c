@@ -322,6 +322,7 @@ static void place_position(struct model *m, int row, int position)
 /* Numbers the lanes' rows, one lane after the other; returns their number N. */
 static int place_lanes(struct model *m, const struct forward_lane *lanes, int n_lanes)
 {
+    bool lacks_first = m->entry.head && m->entry.head->entry.lacks_first;
     int n = 0;
     for (int i = 0; i < n_lanes; i++) {
         const struct forward_lane *lane = &lanes[i];
@@ -335,7 +336,9 @@ static int place_lanes(struct model *m, const struct forward_lane *lanes, int n_
                                               lane->tree ? &m->trees[i] : NULL};
         memcpy(m->tokens + n, lane->tokens, (size_t)lane->n_tokens * sizeof *m->tokens);
         for (int t = 0; t < lane->n_tokens; t++) {
-            place_position(m, n + t, attention_position(&m->lanes[i], t));
+            int position = attention_position(&m->lanes[i], t);
+            place_position(m, n + t, position);
+            if (position == 0 && lacks_first) m->tokens[n + t] = STEP_NO_TOKEN;
         }
         n += lane->n_tokens;
     }

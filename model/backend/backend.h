@@ -113,10 +113,12 @@ struct attention_shape {
     int n_blocks;                      /* of the whole KV */
 };
 
+enum { STEP_NO_TOKEN = -1 }; /* a row without a token, whose embedding is zero */
+
 /* The inputs of a step. All of it is host memory, lent from `begin` to `end`. */
 struct backend_step {
     const struct weight *embedding;
-    const int32_t *tokens; /* [n] */
+    const int32_t *tokens; /* [n] ids, or STEP_NO_TOKEN */
     int n;                 /* rows fed, over all lanes */
     const struct attention_lane *lanes;
     int n_lanes;
@@ -256,7 +258,8 @@ struct backend_ops {
      * in a replayed one. */
     int (*end)(struct backend *be, bool *again, struct error *err);
 
-    /* x[N][D] = embedding rows of the step's tokens, exact, times the step's scale. */
+    /* x[N][D] = embedding rows of the step's tokens, exact, times the step's scale; zeros where a
+     * row has none. */
     void (*embed)(struct backend *be, const struct backend_step *step, float *x);
     /* h[N][D] = bf16(rmsnorm(x) * weight); relative error < 2^-8 (the bf16 rounding). Without a
      * weight there is no norm: h = bf16(x). */

@@ -34,7 +34,7 @@ static void hash_head(XXH3_state_t *state, const struct head_config *head)
                              (int32_t)e->norms,     e->has_fc,          e->feature_first,
                              e->keeps_normed,       e->norms_input,     head->has_final_norm,
                              head->recycles_normed, head->reads_normed, head->n_columns,
-                             head->mask_token_id};
+                             head->mask_token_id,   e->lacks_first};
     XXH3_64bits_update(state, words, sizeof words);
     if (!head->places.n) return;
     const struct head_places *p = &head->places;

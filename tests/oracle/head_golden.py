@@ -19,7 +19,7 @@ the stored weights. For a start i, step 0 is the row i after rows 0 .. i - 1, an
 further row at position i + s with tokens[i + s] and, in place of features, the head's output of
 step s - 1. For each property the script also computes what a program without it would get, and
 refuses to write a head where that differs less than ten times as much as a bf16 run does, which is
-tolerance_rms."""
+tolerance_rms. MTP layers zero the embedding at position 0, as vLLM's mimo_mtp.py does."""
 import copy
 import importlib.abc
 import importlib.machinery
@@ -85,7 +85,8 @@ def head(name, kind, *, layer=None, target=None, columns=None, features=3, width
     features  A; width: Ht
     flags     norm_before_residual, norm_before_fc, fc_norm, norm_output, fc_bias, logit_scale,
               single
-    without   flags of a program that ignores the property, or {"rope_theta": ...} of its layers
+    without   for each property a flag of a program that ignores it, or {"rope_theta": ...} of its
+              layers
     names     of the first layer's tensors
     own       of embed_tokens and lm_head, those that the head has
     keys      further keys of config.json
@@ -126,7 +127,7 @@ HEADS = [
     head("eagle1", "eagle1", target="llama_untied", features=1, own=("embed_tokens",),
          names="layers.0.", without={"join_bias": False}),
     head("mimo", "mimo", features=1, own=("embed_tokens", "lm_head"),
-         names="model.mtp_layers.0.", without={"feature_first": False}),
+         names="model.mtp_layers.0.", without={"feature_first": False, "lacks_first": False}),
 ]
 
 
@@ -238,11 +239,14 @@ class Joined(torch.nn.Module):
             self.token_norm, self.hidden_norm, self.final_norm = (norm(64, 1e-5) for _ in range(3))
         else:
             self.layer.input_layernorm = torch.nn.Identity()
-        self.feature_first = self.is_mtp
+        self.feature_first = self.lacks_first = self.is_mtp
 
     def rows(self, features, tokens):
         """Outputs of a causal run over rows; also what later rows read of them."""
         e, f = self.embed_tokens(tokens), features
+        if self.lacks_first:
+            e = e.clone()
+            e[torch.arange(len(tokens)) == 0] = 0
         if self.is_mtp:
             e, f = self.token_norm(e), self.hidden_norm(f)
         x = self.join(torch.cat([f, e] if self.feature_first else [e, f], dim=-1))[None]
@@ -294,8 +298,9 @@ def build(case, models, flags=None, without=None):
                          if name in net.state_dict()}, strict=False)
     if without and "join_bias" in without:
         torch.nn.init.zeros_(net.join.bias)
-    if without and "feature_first" in without:
-        net.feature_first = without["feature_first"]
+    for name in ("feature_first", "lacks_first"):
+        if without and name in without:
+            setattr(net, name, without[name])
     return net, own
 
 
@@ -423,9 +428,12 @@ def make(case, out, models):
     net, own = build(case, models)
     logits = run(case, net, torch.float32, case["flags"])
     noise = rms(run(case, copy.deepcopy(net), torch.bfloat16, case["flags"]), logits)
-    blind = dict(case["flags"], **case["without"])
-    other = run(case, build(case, models, blind, case["without"])[0], torch.float32, blind)
-    effect = rms(other, logits)
+    effects = []
+    for name, value in case["without"].items():
+        blind = dict(case["flags"], **{name: value})
+        other = run(case, build(case, models, blind, {name: value})[0], torch.float32, blind)
+        effects.append(rms(other, logits))
+    effect = min(effects)
     line = f"{case['name']:16} logits {logits.std():.2f}  bf16 {noise:.4f}  without {effect:.3f}"
     if effect < 10 * noise:
         sys.exit(line + ": this head cannot tell")

@@ -208,7 +208,12 @@ static void write_embedding(const struct writer *w)
     size_t dim = (size_t)table->n_cols;
     float *out = input_at(w, w->plan->embedding);
     for (int row = 0; row < w->step->n; row++) {
-        weight_read_f32(table, w->step->tokens[row], 0, table->n_cols, out + (size_t)row * dim);
+        float *to = out + (size_t)row * dim;
+        if (w->step->tokens[row] == STEP_NO_TOKEN) {
+            memset(to, 0, dim * sizeof *to);
+        } else {
+            weight_read_f32(table, w->step->tokens[row], 0, table->n_cols, to);
+        }
     }
     memset(out + (size_t)w->step->n * dim, 0,
            (size_t)(w->plan->size.n_rows - w->step->n) * dim * sizeof *out);

@@ -129,18 +129,19 @@ void cuda_fill_synthetic(struct backend_cuda *be, const struct matrix_source *so
                 dim3(FILL_THREADS), 0, rows, first_slot, staging);
 }
 
-/* x[row][k .. k + 8) = scale * row tokens[row] of the table: row = blockIdx.y, a thread for each
- * 8 k. */
+/* x[row][k .. k + 8) = scale * row tokens[row] of the table, or zeros: row = blockIdx.y, a thread
+ * for each 8 k. */
 static __global__ void embed_synthetic(struct synthetic_part table, const int32_t *tokens,
                                        float scale, float *x)
 {
     int k = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * UNIT;
     uint32_t pairs[4] = {0, 0, 0, 0};
+    int32_t token = tokens[blockIdx.y];
+    bool is_there = token != STEP_NO_TOKEN;
     grid_dependency_launch();
-    if (k < table.tensor_cols) {
-        uint64_t first =
-            static_cast<uint64_t>(tokens[blockIdx.y]) * static_cast<uint64_t>(table.tensor_cols) +
-            static_cast<uint64_t>(k);
+    if (k < table.tensor_cols && is_there) {
+        uint64_t first = static_cast<uint64_t>(token) * static_cast<uint64_t>(table.tensor_cols) +
+                         static_cast<uint64_t>(k);
         weight_pieces(table.seed, first, pairs);
     }
     grid_dependency_wait();
@@ -148,8 +149,10 @@ static __global__ void embed_synthetic(struct synthetic_part table, const int32_
     float *out = x + static_cast<size_t>(blockIdx.y) * static_cast<size_t>(table.tensor_cols) + k;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        out[2 * i] = scale * bf16_to_float(weight_element(&table, pairs[i] & 0xffffu));
-        out[2 * i + 1] = scale * bf16_to_float(weight_element(&table, pairs[i] >> 16));
+        float low = scale * bf16_to_float(weight_element(&table, pairs[i] & 0xffffu));
+        float high = scale * bf16_to_float(weight_element(&table, pairs[i] >> 16));
+        out[2 * i] = is_there ? low : 0.0f;
+        out[2 * i + 1] = is_there ? high : 0.0f;
     }
 }
 

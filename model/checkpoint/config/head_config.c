@@ -369,6 +369,7 @@ static int read_mtp(struct head_config *head, const struct reading *in, struct e
                          n);
     }
     head->format = HEAD_MTP;
+    head->entry.lacks_first = true; /* in vLLM, as in the families of DeepSeek and GLM */
 out:
     return rc;
 }

@@ -43,6 +43,7 @@ struct head_entry {
     bool has_fc, has_fc_bias;
     bool norms_token, norms_feature;
     bool feature_first;
+    bool lacks_first; /* e is zero at position 0, whatever the token */
     bool keeps_normed;
     bool has_join, has_join_bias, norms_input;
 };
