@@ -44,14 +44,16 @@ static void count(struct local_model *m)
 }
 
 /* A folder that is no model may be a head; where it is neither, its config.json says which of the
- * two errors is of use. */
+ * two errors is of use. A model with layers that guess may be a head as well. */
 static int open_either(struct local_model *m, const char *model, struct error *err)
 {
     struct error of_head;
     int rc = checkpoint_open(&m->ck, model, err);
     if (rc == 0) {
         bool is_folder = !checkpoint_is_synthetic(m->ck) && !checkpoint_is_gguf(m->ck);
-        if (is_folder) (void)checkpoint_open_head(&m->beside, model, NULL, &of_head);
+        if (is_folder && checkpoint_n_guessing_layers(m->ck) > 0) {
+            (void)checkpoint_open_head(&m->beside, model, NULL, &of_head);
+        }
         return 0;
     }
     if (checkpoint_open_head(&m->ck, model, NULL, &of_head) == 0) return 0;

@@ -287,6 +287,11 @@ bool checkpoint_is_gguf(const struct checkpoint *ck)
     return ck->gguf != NULL;
 }
 
+int checkpoint_n_guessing_layers(const struct checkpoint *ck)
+{
+    return ck->n_guessing_layers;
+}
+
 const struct tensor_spec *checkpoint_tensors(const struct checkpoint *ck, size_t *n)
 {
     *n = ck->n_layout;

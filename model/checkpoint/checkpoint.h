@@ -47,6 +47,8 @@ const char *checkpoint_name(const struct checkpoint *ck);
 int checkpoint_layer(const struct checkpoint *ck, int i);
 bool checkpoint_is_synthetic(const struct checkpoint *ck);
 bool checkpoint_is_gguf(const struct checkpoint *ck);
+/* Layers of the files after the model's own that guess tokens (MTP): they are no part of it. */
+int checkpoint_n_guessing_layers(const struct checkpoint *ck);
 /* [*n] the tensors that the config asks for, all of which are there. */
 const struct tensor_spec *checkpoint_tensors(const struct checkpoint *ck, size_t *n);
 
