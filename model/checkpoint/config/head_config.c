@@ -43,6 +43,7 @@ static const struct {
     {"deepseek_v3", "DeepSeek-V3"},  {"deepseek_v32", "DeepSeek-V3.2"},
     {"kimi_k2", "Kimi-K2"},          {"glm4_moe", "GLM-4.5 and later"},
     {"glm4_moe_lite", "GLM-4.7"},    {"glm_moe_dsa", "GLM-5"},
+    {"glm4v_moe", "GLM-4.5V"},       {"kimi_k25", "Kimi-K2.5"},
     {"qwen3_next", "Qwen3-Next"},    {"qwen3_5", "Qwen3.5"},
     {"qwen3_5_text", "Qwen3.5"},     {"qwen3_5_moe", "Qwen3.5"},
     {"qwen3_5_moe_text", "Qwen3.5"}, {"mimo_v2_flash", "MiMo-V2"},
@@ -74,18 +75,10 @@ static const char *find_other(const json_t *root)
     return NULL;
 }
 
-static int refuse_others(const struct reading *in, struct error *err)
+/* Models that also take images have the type of their text part in "text_config". */
+static int refuse_mtp_family(const struct reading *in, const json_t *object, struct error *err)
 {
-    const char *other = find_other(in->root);
-    const char *type = json_string_value(json_member(in->root, "model_type"));
-    const char *kind = json_string_value(json_member(in->root, "speculators_model_type"));
-    if (other) {
-        return error_set(
-            err, ERR_UNSUPPORTED,
-            "%s is of %s, which is not supported; heads of EAGLE-1 to 3, of Medusa and "
-            "of blockwise decoding, and the MTP layers of MiMo are",
-            in->origin, other);
-    }
+    const char *type = json_string_value(json_member(object, "model_type"));
     for (size_t i = 0; type && i < sizeof mtp_families / sizeof *mtp_families; i++) {
         if (strcmp(type, mtp_families[i].type) != 0) continue;
         return error_set(
@@ -94,13 +87,30 @@ static int refuse_others(const struct reading *in, struct error *err)
             "of \"model_type\" = \"%s\" are, which are not supported yet",
             in->origin, mtp_families[i].name, type);
     }
+    return 0;
+}
+
+static int refuse_others(const struct reading *in, struct error *err)
+{
+    int rc = 0;
+    const char *other = find_other(in->root);
+    const char *kind = json_string_value(json_member(in->root, "speculators_model_type"));
+    if (other) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%s is of %s, which is not supported; heads of EAGLE-1 to 3, of Medusa and "
+                         "of blockwise decoding, and the MTP layers of MiMo are",
+                         in->origin, other);
+    }
+    TRY(refuse_mtp_family(in, in->root, err));
+    TRY(refuse_mtp_family(in, json_member(in->root, "text_config"), err));
     if (kind && strcmp(kind, "eagle3") != 0 && strcmp(kind, "peagle") != 0) {
         return error_set(err, ERR_UNSUPPORTED,
                          "%s: \"speculators_model_type\" = \"%.64s\" is not supported (eagle3 and "
                          "peagle are)",
                          in->origin, kind);
     }
-    return 0;
+out:
+    return rc;
 }
 
 /* ---- the head's own keys ---- */

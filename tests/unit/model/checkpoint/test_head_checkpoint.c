@@ -402,10 +402,6 @@ START_TEST(other_drafters_are_refused_by_name)
         {"{\"architectures\": [\"DSparkDraftModel\"]}", "DSpark"},
         {"{\"model_type\": \"mlp_speculator\"}", "MLP speculator"},
         {"{\"model_type\": \"gemma4_assistant\"}", "Gemma 4"},
-        {"{\"model_type\": \"deepseek_v3\", \"num_nextn_predict_layers\": 1}", "DeepSeek-V3"},
-        {"{\"model_type\": \"glm4_moe\", \"num_nextn_predict_layers\": 1}", "GLM-4.5"},
-        {"{\"model_type\": \"qwen3_next\"}", "Qwen3-Next"},
-        {"{\"model_type\": \"qwen3_5\", \"mtp_num_hidden_layers\": 1}", "Qwen3.5"},
         {"{\"speculators_model_type\": \"mtp\"}", "eagle3 and peagle are"},
     };
     struct head_config head;
@@ -417,6 +413,49 @@ START_TEST(other_drafters_are_refused_by_name)
                                     strlen(cases[i].config), "config.json", &err),
                   ERR_UNSUPPORTED, cases[i].name);
     }
+}
+END_TEST
+
+/* In one sentence that names the family, however the folder tells it. */
+START_TEST(mtp_layers_of_families_that_are_not_read_yet_are_refused_by_name)
+{
+    static const struct {
+        const char *type, *name;
+    } families[] = {
+        {"deepseek_v3", "DeepSeek-V3"},  {"deepseek_v32", "DeepSeek-V3.2"},
+        {"kimi_k2", "Kimi-K2"},          {"kimi_k25", "Kimi-K2.5"},
+        {"glm4_moe", "GLM-4.5"},         {"glm4_moe_lite", "GLM-4.7"},
+        {"glm4v_moe", "GLM-4.5V"},       {"glm_moe_dsa", "GLM-5"},
+        {"qwen3_next", "Qwen3-Next"},    {"qwen3_5", "Qwen3.5"},
+        {"qwen3_5_text", "Qwen3.5"},     {"qwen3_5_moe", "Qwen3.5"},
+        {"qwen3_5_moe_text", "Qwen3.5"}, {"mimo_v2_flash", "MiMo-V2"},
+        {"ernie4_5_moe", "ERNIE 4.5"},   {"longcat_flash", "LongCat"},
+    };
+    static const struct {
+        const char *before, *after;
+    } forms[] = {
+        {"{\"model_type\": \"", "\", \"num_nextn_predict_layers\": 1}"},
+        {"{\"architectures\": [\"XForCausalLMNextN\"], \"model_type\": \"", "\"}"},
+        {"{\"model_type\": \"x\", \"text_config\": {\"model_type\": \"", "\"}}"},
+    };
+    char text[256], sentence[256];
+    snprintf(dir, sizeof dir, "/tmp/outrider-heads-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        for (size_t form = 0; form < sizeof forms / sizeof *forms; form++) {
+            int len = snprintf(text, sizeof text, "%s%s%s", forms[form].before, families[i].type,
+                               forms[form].after);
+            write_file(dir, "config.json", text, (size_t)len, NULL, 0);
+            snprintf(sentence, sizeof sentence, "%s/config.json: the MTP layers of %s", dir,
+                     families[i].name);
+            CHECK_ERR(open_head(dir, NULL), ERR_UNSUPPORTED, sentence);
+            ck_assert_ptr_nonnull(strstr(err.text, families[i].type));
+            ck_assert_ptr_null(strchr(err.text, '\n'));
+        }
+    }
+    snprintf(text, sizeof text, "%s/config.json", dir);
+    unlink(text);
+    rmdir(dir);
 }
 END_TEST
 
@@ -475,6 +514,7 @@ int main(void)
     tcase_add_test(tests, a_caller_decides_what_a_file_does_not_say);
     tcase_add_test(tests, tensors_of_pytorch_are_refused_with_the_way_out);
     tcase_add_test(tests, other_drafters_are_refused_by_name);
+    tcase_add_test(tests, mtp_layers_of_families_that_are_not_read_yet_are_refused_by_name);
     tcase_add_test(tests, layers_of_speculators_have_the_defaults_of_their_class);
     tcase_add_test(tests, folders_of_heads_are_told_from_models);
     suite_add_tcase(suite, tests);
