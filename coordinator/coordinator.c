@@ -32,6 +32,7 @@
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/layers.h"
 #include "model/checkpoint/served_name.h"
+#include "model/gguf/gguf.h"
 #include "model/tokenizer/guard.h"
 
 enum {
@@ -201,6 +202,19 @@ static int open_tokenizer(struct coordinator *c, struct error *err)
 out:
     free(folder);
     return rc;
+}
+
+/* Opens a GGUF file; a name of another kind, or of no file, is left to those who read it. */
+static struct gguf *hold_file(const char *name)
+{
+    struct gguf *file = NULL;
+    struct error ignored;
+    char *path = NULL;
+    if (folder_of(&path, name, &ignored) == 0 && path && gguf_is_file(path)) {
+        (void)gguf_open(&file, path, &ignored);
+    }
+    free(path);
+    return file;
 }
 
 static struct drafter_options drafter_options(const struct coordinator *c)
@@ -559,6 +573,7 @@ int coordinator_open(struct coordinator **coordinator, const struct coordinator_
 {
     int rc = 0;
     struct coordinator *c = NULL;
+    struct gguf *of_tokenizer = NULL, *of_draft = NULL;
     *coordinator = NULL;
     TRY(mem_array(&c, 1, sizeof *c, err));
     c->options = *options;
@@ -567,6 +582,9 @@ int coordinator_open(struct coordinator **coordinator, const struct coordinator_
     served_model_open(&c->model, options->served_name);
     groups_open(&c->groups);
     TRY(name_head(c, err));
+    /* Several parts read these files; while they are open, each is parsed once. */
+    of_tokenizer = hold_file(tokenizer_name(c));
+    of_draft = hold_file(has_draft(c) ? c->options.draft : NULL);
     TRY(open_tokenizer(c, err));
     TRY(open_chat(c, err));
     TRY(place_drafter(c, err));
@@ -579,6 +597,8 @@ int coordinator_open(struct coordinator **coordinator, const struct coordinator_
     *coordinator = c;
     c = NULL;
 out:
+    gguf_close(of_tokenizer);
+    gguf_close(of_draft);
     coordinator_close(c);
     return rc;
 }

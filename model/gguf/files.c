@@ -1,6 +1,8 @@
 /* The files of a GGUF model, put together. Only the first file of several has metadata besides
  * split.*, and each has a table of its own tensors. */
 #include <fcntl.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +46,7 @@ static int split_count(const char *path, int *prefix_len)
     return strcmp(again, tail) == 0 ? count : 0;
 }
 
-static int open_file(struct gguf *gguf, const char *path, struct error *err)
+static int map_file(struct gguf *gguf, const char *path, struct error *err)
 {
     struct gguf_file *file = &gguf->files[gguf->n_files++];
     int rc = 0;
@@ -52,8 +54,6 @@ static int open_file(struct gguf *gguf, const char *path, struct error *err)
     if (!file->name) return error_set(err, ERR_NO_MEMORY, "no memory for a file name");
     TRY(file_map(&file->view, path, err));
     file->is_mapped = true;
-    TRY(gguf_parse(file, path, err));
-    file_advise(&file->view, FILE_IN_PARTS);
 out:
     return rc;
 }
@@ -96,25 +96,46 @@ static int path_of(const struct gguf *gguf, int i, int count, int prefix_len, ch
     return error_set(err, ERR_ARGUMENT, "the path %.100s... is too long", gguf->origin);
 }
 
-static int open_files(struct gguf *gguf, struct error *err)
+/* The number in the names of the files, 0: there is none. */
+static int count_files(const struct gguf *gguf, int *prefix_len, int *named, struct error *err)
+{
+    *named = split_count(gguf->origin, prefix_len);
+    if (*named <= FILES_MOST) return 0;
+    return error_set(err, ERR_UNSUPPORTED, "%s is of a model in %d files; the most is %d",
+                     gguf->origin, *named, FILES_MOST);
+}
+
+static int map_files(struct gguf *gguf, struct error *err)
 {
     char path[PATH_BYTES];
-    size_t n_tensors = 0;
-    int prefix_len = 0, rc = 0, named = split_count(gguf->origin, &prefix_len);
+    int prefix_len = 0, named = 0, rc = 0;
+    TRY(count_files(gguf, &prefix_len, &named, err));
     int count = named ? named : 1;
-    if (count > FILES_MOST) {
-        return error_set(err, ERR_UNSUPPORTED, "%s is of a model in %d files; the most is %d",
-                         gguf->origin, count, FILES_MOST);
-    }
     TRY(mem_array(&gguf->files, (size_t)count, sizeof *gguf->files, err));
     for (int i = 0; i < count; i++) {
         TRY(path_of(gguf, i, named, prefix_len, path, err));
-        rc = open_file(gguf, path, err);
+        rc = map_file(gguf, path, err);
         if (rc == ERR_NOT_FOUND && named) {
             rc = error_set(err, rc, "%s is missing, one of the %d files of the model", path, count);
         }
         if (rc) goto out;
-        n_tensors += gguf->files[i].n_tensors;
+    }
+out:
+    return rc;
+}
+
+static int parse_files(struct gguf *gguf, struct error *err)
+{
+    char path[PATH_BYTES];
+    size_t n_tensors = 0;
+    int prefix_len = 0, named = 0, rc = 0, count = (int)gguf->n_files;
+    TRY(count_files(gguf, &prefix_len, &named, err));
+    for (int i = 0; i < count; i++) {
+        struct gguf_file *file = &gguf->files[i];
+        TRY(path_of(gguf, i, named, prefix_len, path, err));
+        TRY(gguf_parse(file, path, err));
+        file_advise(&file->view, FILE_IN_PARTS);
+        n_tensors += file->n_tensors;
     }
     for (int i = 0; i < count; i++) {
         TRY(path_of(gguf, i, named, prefix_len, path, err));
@@ -154,6 +175,80 @@ out:
     return rc;
 }
 
+/* ---- files that are open, and shared ---- */
+
+enum { SHARED_MOST = 16 }; /* more that are open at a time are not shared */
+
+static struct gguf *shared[SHARED_MOST];
+static atomic_flag shared_is_busy = ATOMIC_FLAG_INIT; /* held for a look at the list */
+
+static void enter_shared(void)
+{
+    while (atomic_flag_test_and_set(&shared_is_busy)) {
+        sched_yield();
+    }
+}
+
+static void leave_shared(void)
+{
+    atomic_flag_clear(&shared_is_busy);
+}
+
+static bool is_same_file(const struct gguf_file *a, const struct gguf_file *b)
+{
+    return strcmp(a->name, b->name) == 0 && a->view.inode == b->view.inode &&
+           a->view.size_bytes == b->view.size_bytes && a->view.mtime_ns == b->view.mtime_ns &&
+           a->view.ctime_ns == b->view.ctime_ns;
+}
+
+/* True if both are of one path, and nothing was written there since the first was opened. */
+static bool is_same(const struct gguf *a, const struct gguf *b)
+{
+    bool is_same = strcmp(a->origin, b->origin) == 0 && a->n_files == b->n_files;
+    for (size_t i = 0; i < a->n_files && is_same; i++) {
+        is_same = is_same_file(&a->files[i], &b->files[i]);
+    }
+    return is_same;
+}
+
+/* Returns the one that is open and the same as one of which only the files are mapped, for a
+ * further holder; NULL: there is none. */
+static struct gguf *find_shared(const struct gguf *mapped)
+{
+    struct gguf *found = NULL;
+    enter_shared();
+    for (int i = 0; i < SHARED_MOST && !found; i++) {
+        if (shared[i] && is_same(shared[i], mapped)) found = shared[i];
+    }
+    if (found) found->n_more_holders++;
+    leave_shared();
+    return found;
+}
+
+static void add_shared(struct gguf *gguf)
+{
+    enter_shared();
+    for (int i = 0; i < SHARED_MOST; i++) {
+        if (shared[i]) continue;
+        shared[i] = gguf;
+        break;
+    }
+    leave_shared();
+}
+
+/* False: others hold it still. */
+static bool remove_shared(struct gguf *gguf)
+{
+    enter_shared();
+    bool is_last = gguf->n_more_holders == 0;
+    if (!is_last) gguf->n_more_holders--;
+    for (int i = 0; i < SHARED_MOST && is_last; i++) {
+        if (shared[i] == gguf) shared[i] = NULL;
+    }
+    leave_shared();
+    return is_last;
+}
+
 int gguf_open(struct gguf **gguf, const char *path, struct error *err)
 {
     struct gguf *self = NULL;
@@ -162,11 +257,16 @@ int gguf_open(struct gguf **gguf, const char *path, struct error *err)
     TRY(mem_array(&self, 1, sizeof *self, err));
     TRY(mem_array(&self->origin, strlen(path) + 1, 1, err));
     strcpy(self->origin, path);
-    TRY(open_files(self, err));
+    TRY(map_files(self, err));
+    *gguf = find_shared(self);
+    if (*gguf) goto out;
+    TRY(parse_files(self, err));
     TRY(gather_tensors(self, err));
+    add_shared(self);
     *gguf = self;
+    self = NULL;
 out:
-    if (rc) gguf_close(self);
+    gguf_close(self);
     return rc;
 }
 
@@ -191,7 +291,7 @@ out:
 
 void gguf_close(struct gguf *gguf)
 {
-    if (!gguf) return;
+    if (!gguf || !remove_shared(gguf)) return;
     for (size_t i = 0; i < gguf->n_files; i++) {
         gguf_file_free(&gguf->files[i]);
     }

@@ -63,8 +63,10 @@ struct gguf;
 bool gguf_is_file(const char *path);
 
 /* Opens a file, and where its name ends in -00001-of-0000N.gguf or another number of these, all N
- * of them. Errors: ERR_NOT_FOUND, ERR_IO; ERR_FORMAT says what is wrong in which file;
- * ERR_UNSUPPORTED a version or a type of tensors that is not read; ERR_NO_MEMORY. */
+ * of them. While a file is open, opening it again by the same path gives the same object, unless
+ * the file has changed, so that a model and its tokenizer are parsed once.
+ * Errors: ERR_NOT_FOUND, ERR_IO; ERR_FORMAT says what is wrong in which file; ERR_UNSUPPORTED a
+ * version or a type of tensors that is not read; ERR_NO_MEMORY. */
 int gguf_open(struct gguf **gguf, const char *path, struct error *err);
 /* As gguf_open, for the bytes of one file, which must stay; origin names them in errors. */
 int gguf_open_bytes(struct gguf **gguf, const uint8_t *data, size_t size_bytes, const char *origin,

@@ -30,6 +30,7 @@ struct gguf {
     size_t n_files;
     struct gguf_tensor *tensors; /* of all files; the names are theirs */
     size_t n_tensors;
+    int n_more_holders; /* after the first, of those who opened the same files; files.c locks it */
 };
 
 /* A place in a file that is being read. */

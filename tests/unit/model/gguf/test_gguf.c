@@ -462,6 +462,59 @@ START_TEST(any_file_of_a_split_model_opens_all_of_them)
 }
 END_TEST
 
+START_TEST(a_file_that_is_open_is_shared_until_it_changes)
+{
+    struct gguf *first, *second, *third;
+    char path[PATH_BYTES];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    write_part(1, 2, 0, 2, 2, "x");
+    write_part(2, 2, 1, 2, 2, "y");
+    CHECK_OK(open_part(&first, 1, 2));
+    CHECK_OK(open_part(&second, 1, 2));
+    ck_assert_ptr_eq(first, second);
+    CHECK_OK(open_part(&third, 2, 2)); /* another name in errors */
+    ck_assert_ptr_ne(first, third);
+    gguf_close(third);
+    gguf_close(first);
+    ck_assert_ptr_nonnull(gguf_find_tensor(second, "y"));
+    /* Another file, of the same size. */
+    split_path(path, 2, 2);
+    ck_assert_int_eq(unlink(path), 0);
+    write_part(2, 2, 1, 2, 2, "z");
+    CHECK_OK(open_part(&third, 1, 2));
+    ck_assert_ptr_ne(second, third);
+    ck_assert_ptr_nonnull(gguf_find_tensor(third, "z"));
+    ck_assert_ptr_null(gguf_find_tensor(third, "y"));
+    ck_assert_ptr_nonnull(gguf_find_tensor(second, "y"));
+    gguf_close(second);
+    gguf_close(third);
+}
+END_TEST
+
+START_TEST(more_files_than_can_be_shared_are_opened_too)
+{
+    enum { N = 40 };
+    struct gguf *files[2 * N];
+    char path[PATH_BYTES];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    for (int i = 0; i < 2 * N; i++) {
+        struct gguf_writer w = {0};
+        snprintf(path, sizeof path, "%s/%d", folder, i / 2);
+        gguf_put_header(&w, 3, 0, 0);
+        if (i % 2 == 0) gguf_write_file(&w, path);
+        gguf_writer_free(&w);
+        CHECK_OK(gguf_open(&files[i], path, &err));
+    }
+    ck_assert_ptr_eq(files[0], files[1]);
+    ck_assert_ptr_ne(files[2 * N - 2], files[2 * N - 1]);
+    for (int i = 0; i < 2 * N; i++) {
+        ck_assert_str_eq(gguf_origin(files[i]), gguf_origin(files[i ^ 1]));
+        if (i % 2) gguf_close(files[i - 1]);
+        if (i % 2) gguf_close(files[i]);
+    }
+}
+END_TEST
+
 START_TEST(files_of_a_split_model_must_agree)
 {
     struct gguf *gguf;
@@ -516,6 +569,8 @@ int main(void)
     tcase_add_test(files, tensors_that_overlap_or_have_one_name_are_refused);
     tcase_add_test(files, a_file_that_ends_anywhere_is_refused);
     tcase_add_test(files, any_file_of_a_split_model_opens_all_of_them);
+    tcase_add_test(files, a_file_that_is_open_is_shared_until_it_changes);
+    tcase_add_test(files, more_files_than_can_be_shared_are_opened_too);
     tcase_add_test(files, files_of_a_split_model_must_agree);
     tcase_add_test(files, the_first_bytes_tell_a_gguf_file);
     suite_add_tcase(suite, files);
