@@ -17,6 +17,8 @@ from fault_util import (LONG, PATIENCE, PROMPT, SLOW_STEPS, FaultTest, Stream, W
 
 REFERENCE = {}
 AWAITED_SECONDS = 10.0  # jobs that wait for a group wait so long
+# The end of a peer, as gRPC says it or the peer itself.
+ENDED = "Socket closed|recvmsg:|sendmsg:|Broken pipe|GOAWAY|Endpoint clos|shutting down"
 
 
 def reference():
@@ -75,8 +77,11 @@ class Group(FaultTest):
         return errors
 
     def check_end_is_noticed(self, stream, *words):
-        """As check_lost, and the end of a program is noticed, not its silence."""
-        self.assertNotRegex(self.check_lost(stream, *words), "no answer for|no message from")
+        """As check_lost, and the end of a program is noticed, by what it says or by its connection,
+        and not its silence. Returns the sentence."""
+        said = self.check_lost(stream, *words)
+        self.assertRegex(said, ENDED)
+        return said
 
     def restart(self):
         self.world.restart_workers()
@@ -166,7 +171,8 @@ class Group(FaultTest):
         stream, pids = Stream(self.world), self.world.rank_pids().values()
         self.world.coordinator.process.kill()
         self.world.coordinator.wait(5)
-        self.check_end_is_noticed(stream)
+        said = self.check_end_is_noticed(stream, f"{self.world.address} is not available")
+        self.assertNotIn("lost rank", said) # it is the client that notices
         self.world.start_coordinator()
         wait_until(lambda: self.world.is_serving() or not all(is_alive(pid) for pid in pids),
                    6 * PATIENCE, "the group serves again, or ends because a step was cut short")
