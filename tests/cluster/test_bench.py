@@ -373,7 +373,8 @@ def test_coordinator_that_dies_ends_it(cluster):
         assert "too many requests are waiting" in full.stderr, full.stderr
         process = bench.popen("-n", "2000", "--warmup", "0", "--requests", "50")
         try:
-            time.sleep(1)
+            wait_until(lambda: json.loads(other.outrider("describe", "--json").stdout)["load"]
+                       ["running"] == 1, 20, "the first request runs")
             assert process.poll() is None
             os.kill(other.coordinator.pid, signal.SIGKILL)
             out, errors = process.communicate(timeout=bound(10))

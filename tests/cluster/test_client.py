@@ -221,8 +221,9 @@ def test_top_k_beyond_the_vocabulary_cuts_nothing(cluster):
 
 def test_interrupt_keeps_the_text_and_the_server(cluster):
     whole = text_of(cluster, PROMPT, "-n", "900", *GREEDY)
-    process = cluster.popen("generate", PROMPT, "-n", "900", *GREEDY, stdin=subprocess.DEVNULL,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = cluster.popen("generate", PROMPT, "-n", "900", *GREEDY, "-K", "0",
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE)
     try:
         first = os.read(process.stdout.fileno(), 65536)
         process.send_signal(signal.SIGINT)

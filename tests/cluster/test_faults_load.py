@@ -35,12 +35,13 @@ class FarWorld(FarRanks, World):
 
 
 class LoadTest(FaultTest):
-    WORLD = World
+    """A running text gets a token in 40 ms at most often, so that it is there for 30 s or more, on
+    every machine."""
+    WORLD = FarWorld
     RANKS = 1
     KV = ["--kv-tokens", str(N_RUNNING * 1024)]
 
     def setUp(self):
-        # Without lookups, with which texts of loops come so fast that they end too soon.
         self.world = self.WORLD(n_ranks=self.RANKS, worker_flags=self.KV, coordinator_flags=[
             "--sequences", str(N_RUNNING), "--calibrate", "0", "--lookup", "none"])
         self.addCleanup(self.world.leave)
@@ -52,8 +53,8 @@ class LoadTest(FaultTest):
 
     def run_long(self, n=N_RUNNING, **fields):
         """So many endless jobs that have begun."""
-        readers = [Reader(self.client, job(prompt(i), temperature=0, ignore_eos=True, **fields))
-                   for i in range(n)]
+        fields = {"temperature": 0, "ignore_eos": True, "n_draft": 0, **fields}
+        readers = [Reader(self.client, job(prompt(i), **fields)) for i in range(n)]
         wait_until(lambda: all(reader.n_tokens() > 0 for reader in readers), 30 * PATIENCE,
                    "all of them run")
         return readers
@@ -67,10 +68,13 @@ class LoadTest(FaultTest):
     def check_served(self):
         answer = self.client.ask(job(prompt(0), **SHORT))
         self.assertEqual((answer.status, answer.texts[0].ids), ("OK", self.right))
-        wait_until(lambda: self.client.load().is_idle(), 10 * PATIENCE, "nobody is left")
-        load = self.client.load()
-        self.assertEqual((load.target_kv[0], load.draft_kv[0]), (0, 0))
+        wait_until(self.is_free, 10 * PATIENCE, "nothing is left")
         self.check_logs(self.world)
+
+    def is_free(self):
+        """Nobody is there, and nobody's step, which may end later, keeps blocks."""
+        load = self.client.load()
+        return load.is_idle() and (load.target_kv[0], load.draft_kv[0]) == (0, 0)
 
     def stop(self, readers):
         for reader in readers:
@@ -149,6 +153,7 @@ class LostRank(LoadTest):
 class LostGroup(LoadTest):
     """Texts that had given up their place when the group was lost go on with its successor, if that
     is the same model."""
+    WORLD = World
     KV = ["--kv-tokens", "1024"]
 
     def lacks_room(self, readers):
@@ -227,24 +232,26 @@ class Shutdown(LoadTest):
 
 
 class Time(LoadTest):
-    def ask_timed(self):
-        """An endless job of 300 ms on a busy server, and how long it took."""
-        answer = self.client.ask(job(prompt(3), temperature=0, ignore_eos=True,
-                                     timeout_ms=TIMEOUT_MS))
+    def ask_timed(self, timeout_ms=TIMEOUT_MS):
+        """An endless job of so many ms on a busy server, and how long it took."""
+        answer = self.client.ask(job(prompt(3), temperature=0, ignore_eos=True, n_draft=0,
+                                     timeout_ms=timeout_ms))
         self.assertEqual(answer.status, "DEADLINE_EXCEEDED", answer.details)
         self.assertIn("time is over", answer.details)
-        self.assertGreaterEqual(answer.seconds(), TIMEOUT_MS / 1000)
-        self.assertLess(answer.seconds(), bound(LATE_SECONDS * PATIENCE))
+        self.assertGreaterEqual(answer.seconds(), timeout_ms / 1000)
+        self.assertLess(answer.seconds(), timeout_ms / 1000 + bound(LATE_SECONDS * PATIENCE))
         return answer
 
     def test_time_is_over_among_others(self):
         running = self.run_long(N_RUNNING - 1)
         before = [reader.n_tokens() for reader in running]
-        answer = self.ask_timed()
+        # A busy machine may need longer for the first token.
+        answers = (self.ask_timed(n * TIMEOUT_MS) for n in (1, 4, 16))
+        n_asked, answer = next(found for found in enumerate(answers, 1) if found[1].texts)
         self.assertGreater(len(answer.texts[0].ids), 0)
         wait_until(lambda: all(reader.n_tokens() > n for reader, n in zip(running, before)),
                    10 * PATIENCE, "the others go on")
-        self.assertEqual(self.client.load().ends["deadline"], 1)
+        self.assertEqual(self.client.load().ends["deadline"], n_asked)
         self.stop(running)
 
     def test_time_is_over_in_the_queue(self):
@@ -262,14 +269,12 @@ class Time(LoadTest):
         self.assertEqual([waiting[i].end(10 * PATIENCE) for i in (0, 2)], ["OK", "OK"])
 
 
-class FarTime(LoadTest):
-    """A running text gets a token in 40 ms at most often, so that it stays short beside a prompt of
-    800 tokens, on every machine."""
-    WORLD = FarWorld
+class Blocks(LoadTest):
+    """A running text stays short beside a prompt of 800 tokens."""
 
     def test_cancelled_job_leaves_its_blocks_at_once(self):
         """The first answer of Describe without the job is one without its blocks."""
-        running = self.run_long(3, n_draft=0)
+        running = self.run_long(3)
         long_one = Reader(self.client, job([5] * LONG_TOKENS, temperature=0, ignore_eos=True))
         wait_until(lambda: long_one.n_tokens() > 0, 10 * PATIENCE, "it runs")
         before = self.client.load()

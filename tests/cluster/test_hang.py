@@ -127,7 +127,7 @@ class Hang(unittest.TestCase):
         world = self.cluster("--queue", "2", "--calibrate", "0")
         pid = self.hang(world)
         inside = Post(world, **ask(**in_time()))
-        wait_until(lambda: load(world) == (1, 0), 10, "it is in the step")
+        wait_until(lambda: load(world) == (1, 0) or inside.status, 10, "it is in the step")
         behind = Post(world, **ask(**in_time()))
         wait_until(lambda: load(world)[1] == 1 or behind.status, 10, "the other one waits")
         job = self.submit(world)

@@ -21,6 +21,9 @@ from cluster import SOURCE, Cluster, wait_until
 from http_door import grpc_text, post
 
 PROMPT = "Once upon a time there was a king who"
+# So that what is under way stays so for seconds.
+SLOW_STEPS = ["--kernels", "plain"]
+PLAIN = {"ignore_eos": True, "outrider": {"n_draft": 0}}
 CHAT = [{"role": "system", "content": "Tell a tale."}, {"role": "user", "content": "Of a fox."}]
 
 world = None
@@ -202,10 +205,10 @@ class Group(unittest.TestCase):
     have."""
 
     def test_lost_and_found(self):
-        with Cluster(BUILD, http=True) as own:
+        with Cluster(BUILD, http=True, worker_flags=SLOW_STEPS) as own:
             mine = openai.OpenAI(base_url=own.url + "/v1", api_key="x", max_retries=0)
             stream = mine.completions.create(model="target", prompt=PROMPT, max_tokens=900,
-                                             stream=True, extra_body={"ignore_eos": True})
+                                             stream=True, extra_body=PLAIN)
             next(iter(stream))
             own.kill_rank(0)
             with self.assertRaises(openai.APIError):
@@ -224,8 +227,8 @@ class Group(unittest.TestCase):
     def test_full_queue(self):
         """Twelve at once where one runs and one may wait."""
         flags = ["--queue", "1", "--sequences", "1"]
-        with Cluster(BUILD, http=True, coordinator_flags=flags) as own:
-            body = {"prompt": PROMPT, "max_tokens": 300, "ignore_eos": True}
+        with Cluster(BUILD, http=True, worker_flags=SLOW_STEPS, coordinator_flags=flags) as own:
+            body = {"prompt": PROMPT, "max_tokens": 600, **PLAIN}
             answers = []
 
             def ask():

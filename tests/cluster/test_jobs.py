@@ -268,7 +268,7 @@ class Breaks(JobsTest):
         self.assertEqual({n: r["choices"] for n, r in results.items()}, self.expect(path))
 
     def test_an_interrupted_client_leaves_its_jobs(self):
-        path = self.file(order("Interrupt", n=300))
+        path = self.file(order("Interrupt", n=900))
         client = self.start_submit(path)
         self.wait_running()
         client.send_signal(signal.SIGINT)
@@ -338,7 +338,8 @@ class Breaks(JobsTest):
         client = subprocess.Popen([CLIENT, "jobs", "submit", self.file(order(n=900)), "--retry",
                                    "2", "-a", world.address], stdout=subprocess.PIPE,
                                   stderr=subprocess.PIPE, encoding="utf-8")
-        time.sleep(0.5)
+        wait_until(lambda: json.loads(world.outrider("describe", "--json").stdout)["load"]
+                   ["running"], 20 * PATIENCE, "the job runs")
         world.coordinator.process.kill()
         world.coordinator.wait(5)
         _, errors = client.communicate(timeout=30 * PATIENCE)

@@ -353,9 +353,9 @@ class Logs(unittest.TestCase):
 
     def test_only_failures_are_logged_without_log_jobs(self):
         flags = ["--log-format", "json", "--log-jobs", "off", "--log-load", "0"]
-        with World(flags=flags) as world:
+        with World(flags=flags, environment={"OUTRIDER_WORKER_KERNELS": "plain"}) as world:
             world.generate("Once", "-n", "5")
-            client = world.cluster.popen("generate", "Once", "-n", "900", "--ignore-eos",
+            client = world.cluster.popen("generate", "Once", "-n", "900", "--ignore-eos", "-K", "0",
                                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             wait_until(lambda: total(world.page(), "outrider_num_requests_running") == 1,
                        PATIENCE_S, "it runs")

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/support")
@@ -24,6 +25,7 @@ from cluster import Cluster, wait_until
 from page_test import BUILD, PATIENCE, PROMPT, SECONDS, SEED, BrowserTest
 
 FIRST_PAINT_BYTES = 100_000
+COMPARED = 200  # tokens of texts side by side, which are looked at while both grow
 TYPES = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8",
          "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../coordinator/page")
@@ -217,7 +219,7 @@ class Playground(BrowserTest):
 
     def test_stop_in_mid_stream(self):
         page = self.page
-        self.generate(900)
+        self.generate(900, k="0")
         self.wait_count("#answer .token", 5)
         page.click("#play-stop")
         self.ended()
@@ -294,25 +296,48 @@ class Playground(BrowserTest):
         self.fail(f"Tab does not reach {name}")
 
 
+class Busy(threading.Thread):
+    """One text after the other, until the end of the block."""
+
+    def __init__(self, *command):
+        super().__init__()
+        self.command, self.process, self.is_over = command, None, False
+
+    def run(self):
+        while not self.is_over:
+            self.process = world.popen(*self.command, stdout=subprocess.DEVNULL)
+            self.process.wait()
+
+    def __enter__(self):
+        self.start()
+
+    def __exit__(self, *failure):
+        self.is_over = True
+        while self.is_alive():
+            if self.process:
+                self.process.terminate()
+            self.join(0.1)
+
+
 class Views(BrowserTest):
     def test_side_by_side(self):
         page = self.page
         self.view("compare")
         page.fill("#compare [name=n_draft]", "4")
-        page.fill("#compare [name=max_tokens]", "80")
+        page.fill("#compare [name=max_tokens]", str(COMPARED))
         page.click("#compare-run")
         page.wait("[...document.querySelectorAll('.lane .tokens')].every((l) => l.children.length)",
                   "both stream together", SECONDS)
         self.assertEqual(page.text("#verdict"), "")
         page.wait("document.querySelector('#verdict').textContent", "both texts are there", SECONDS)
-        self.assertIn("The two texts are identical: 80 tokens", page.text("#verdict"))
+        self.assertIn(f"The two texts are identical: {COMPARED} tokens", page.text("#verdict"))
         self.shot("compare-light")
         with_guesses, without = (f".lane:nth-child({i}) .tokens" for i in (1, 2))
         self.assertEqual(self.shown_text(with_guesses), self.shown_text(without))
         self.assertEqual(self.shown_text(without),
-                         text_alone(80, "--temperature", "0.8", "--seed", SEED))
+                         text_alone(COMPARED, "--temperature", "0.8", "--seed", SEED))
         self.assertGreater(self.count(f"{with_guesses} .accepted"), 0)
-        self.assertEqual(self.count(f"{without} .plain"), 80)
+        self.assertEqual(self.count(f"{without} .plain"), COMPARED)
         for lane in (1, 2):
             self.assertGreater(float(page.text(f".lane:nth-child({lane}) .clock").split()[0]), 0)
         page.click("[name=order][value=turns] + span")
@@ -326,8 +351,7 @@ class Views(BrowserTest):
         page = self.page
         self.view("live")
         page.wait("document.querySelectorAll('.figure').length === 7", "there are cards")
-        with world.popen("generate", PROMPT, "-n", "700", "--ignore-eos", "-K", "4",
-                         stdout=subprocess.DEVNULL) as busy:
+        with Busy("generate", PROMPT, "-n", "700", "--ignore-eos", "-K", "4"):
             for card, words in ((1, r"^[1-9]"), (2, "ms"), (3, r"^0\.\d"), (4, r"^[1-4]"),
                                 (5, r"^1\.00"), (6, "1 running"), (7, r"^\d.* %")):
                 page.wait(f"new RegExp({json.dumps(words)}).test(document.querySelector("
@@ -339,7 +363,6 @@ class Views(BrowserTest):
             self.shot("live-light")
             page.wish(prefers_color_scheme="dark")
             self.shot("live-dark")
-            busy.terminate()
         page.wait("/^last .+ ms$/.test(document.querySelector('.figure:nth-child(2) .now')"
                   ".textContent)", "an idle server's last value says that it is old", SECONDS)
 

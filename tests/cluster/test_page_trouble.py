@@ -23,7 +23,7 @@ def tearDownModule():
 class Refusals(BrowserTest):
     def test_server_that_dies_in_mid_stream(self):
         page, world = self.page, self.world
-        self.generate(900)
+        self.generate(900, k="0")
         self.wait_count("#answer .token", 5)
         world.coordinator.process.kill()
         world.coordinator.wait(SECONDS)

@@ -19,8 +19,8 @@ COLUMNS = ["0", "1", "2", "4"]
 STEP_TOKENS, STEP_ROWS, KV_TOKENS = 32, 17, 1024
 GREEDY = ["-n", "24", "--temperature", "0", "--ignore-eos"]
 LONG = [300 + i % 50 for i in range(230)]
-# Of 64 blocks a recorded text needs 58 and the grown one 5 in the beginning; that one needs 2 more
-# after 32 steps, while a recorded one takes 58 steps of 16 rows.
+# A recorded text needs 58 of 64 blocks and takes 58 steps of 16 rows; the one that grows has 5
+# blocks in the beginning and needs 2 more after 32 steps.
 TEXT_TOKENS, BEGUN_TOKENS, GROWN_TOKENS = 916, 60, 80
 
 
@@ -138,7 +138,7 @@ def write_texts(folder):
 def record_short_of_kv(cluster, folder):
     """Two recordings after a text that grows and is older than theirs: the KV has room for it and
     for one of theirs, until it has grown, and then the youngest loses its place, which is one that
-    is recorded. The rank stands still until all have been sent, so that the order is certain."""
+    is recorded. The rank is stopped until all have been sent, so that the order is certain."""
     texts, out = write_texts(folder), os.path.join(folder, "short")
     before = counted(cluster, "num_preemptions_total")
     cluster.kill_rank(0, signal.SIGSTOP)

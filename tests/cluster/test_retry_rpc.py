@@ -12,17 +12,22 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from rpc_python import Caller, field, grpc
 from cluster import Cluster, wait_until
+from far_cluster import FarRanks
 
 BUILD = sys.argv[1]
-LONG = field(1, "Once upon a time") + field(3, 900) + field(7, 1) # max_tokens, ignore_eos
-SLOW_STEPS = ["--kernels", "plain"] # a long text takes a second on any machine
+# max_tokens, ignore_eos, and no guesses
+LONG = field(1, "Once upon a time") + field(3, 900) + field(5, field(1, 0)) + field(7, 1)
 WANTED = {"retry-after": "1", "grpc-retry-pushback-ms": "1000"}
+
+
+class Far(FarRanks, Cluster):
+    """A long text takes 36 s or more."""
+    delay_s = 0.02
 
 
 class Retry(unittest.TestCase):
     def open(self, *flags):
-        world = Cluster(BUILD, worker_flags=SLOW_STEPS,
-                        coordinator_flags=["--sequences", "1", *flags])
+        world = Far(BUILD, coordinator_flags=["--sequences", "1", *flags])
         self.addCleanup(world.__exit__, None, None, None)
         world.__enter__()
         self.caller = Caller(world.address)

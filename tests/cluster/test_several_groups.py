@@ -24,11 +24,14 @@ PROMPTS = ["Once upon a time there was a king who", "In a dark wood there lived"
 SLOW = ["--kernels", "plain", "--threads", "1"]
 
 
-def bodies(n_tokens):
+PLAIN = {"outrider": {"n_draft": 0}}  # so that texts run long enough to be seen running
+
+
+def bodies(n_tokens, **more):
     """Requests of every kind that promises one text: greedy, coupled, and a fixed K with a seed."""
     kinds = [{}, {"temperature": 0.8, "seed": 7}, {"temperature": 1, "seed": 11}]
     return [{"prompt": PROMPTS[i % len(PROMPTS)] + " " * (i // 4), "max_tokens": n_tokens,
-             **kinds[i % len(kinds)]} for i in range(N_CLIENTS)]
+             "ignore_eos": True, **kinds[i % len(kinds)], **more} for i in range(N_CLIENTS)]
 
 
 def answers(fleet, wanted):
@@ -64,9 +67,9 @@ class Groups(unittest.TestCase):
         wait_until(look, 20 * PATIENCE, "all groups make texts")
 
     def test_texts_do_not_depend_on_the_group(self):
-        wanted = bodies(48)
+        wanted = bodies(300)
         texts = self.reference(wanted)
-        fleet = self.fleet(1, 2)
+        fleet = self.fleet(1, 2, worker_flags=SLOW)
         posts = [Post(fleet, **body) for body in wanted]
         self.wait_running(fleet)
         for post in posts:
@@ -103,7 +106,7 @@ class Groups(unittest.TestCase):
         return posts
 
     def test_a_lost_group_costs_only_what_ran_there(self):
-        wanted = bodies(120)
+        wanted = bodies(200, **PLAIN)
         texts = self.reference(wanted)
         fleet = self.fleet(1, 2, worker_flags=SLOW, coordinator_flags=["--sequences", "3"])
         for lost in fleet.groups:
@@ -116,7 +119,7 @@ class Groups(unittest.TestCase):
             self.assertEqual({p.status for p in answers(fleet, bodies(8))}, {200})
 
     def test_a_rolling_replacement_loses_nothing(self):
-        wanted = bodies(100)
+        wanted = bodies(200, **PLAIN)
         texts = self.reference(wanted)
         fleet = self.fleet(1, 2, worker_flags=SLOW + ["--drain-timeout", str(DRAIN_SECONDS)])
         for group in fleet.groups:
@@ -135,8 +138,8 @@ class Groups(unittest.TestCase):
 
     def test_the_only_group_finishes_what_it_has(self):
         fleet = self.fleet(1, worker_flags=SLOW + ["--drain-timeout", str(DRAIN_SECONDS)])
-        posts = [Post(fleet, **body) for body in bodies(40)[:3]]
-        posts.append(Post(fleet, prompt="Once", max_tokens=40, n=3))
+        posts = [Post(fleet, **body) for body in bodies(400, **PLAIN)[:3]]
+        posts.append(Post(fleet, prompt="Once", max_tokens=400, ignore_eos=True, n=3, **PLAIN))
         self.wait_running(fleet, 4)
         fleet.groups[0].terminate()
         wait_until(lambda: not fleet.is_serving(), 5 * PATIENCE, "nothing new is taken")
@@ -149,7 +152,7 @@ class Groups(unittest.TestCase):
 
     def test_the_end_of_everything_at_once_is_in_order(self):
         """A coordinator that drains does not send texts to and fro when its groups end as well."""
-        wanted = bodies(60)
+        wanted = bodies(400, **PLAIN)
         texts = self.reference(wanted)
         drain = ["--drain-timeout", str(DRAIN_SECONDS)]
         fleet = self.fleet(1, 1, worker_flags=SLOW + drain, coordinator_flags=drain)

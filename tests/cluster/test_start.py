@@ -228,7 +228,6 @@ class Measured(FaultTest):
     def test_coordinator_that_ends_while_it_measures_keeps_nothing_and_says_nothing(self):
         world = self.start()
         self.first_text(world)
-        self.assertEqual(self.gauge(world), 0)
         time.sleep(0.3)  # most likely within a measurement
         log = world.logs()["coordinator.log"]
         if " measured " in log:

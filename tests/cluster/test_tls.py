@@ -21,7 +21,7 @@ import warnings
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from rpc_python import Caller, field, fields, grpc
-from cluster import TALES, wait_until
+from cluster import TALES, slowness, wait_until
 from fault_util import PATIENCE, SLOW_STEPS, FaultTest, Stream, World, main, program, run
 from made_ca import MAKE_CA, MadeCa
 
@@ -307,10 +307,10 @@ class Mutual(TlsTest):
         self.assertEqual(caller.refusal("Describe", b"")[0], "UNAVAILABLE")
 
     def test_a_server_that_expires_is_refused_by_clients(self):
-        self.ca.make_short("short", 4 * PATIENCE)
+        self.ca.make_short("short", round(8 * PATIENCE * slowness()))
         with World(transport="tcp", coordinator_flags=self.ca.door("short", client_ca=False),
                    environment={"OUTRIDER_TLS_CA": self.ca.path("ca.pem")}) as world:
-            wait_until(lambda: not world.is_serving(), 20 * PATIENCE, "the certificate expires")
+            wait_until(lambda: not world.is_serving(), 40 * PATIENCE, "the certificate expires")
             done = self.health(world.address, *self.ca.caller("--tls"))
             self.check_failure(*done, "signed by none of our authorities, or out of date")
 
@@ -327,12 +327,13 @@ class Mutual(TlsTest):
 
     def test_a_renewed_client_certificate_is_shown_to_a_new_group(self):
         """The coordinator's own certificate expires, is renewed, and its group comes back."""
-        self.ca.make_short("brief", 6 * PATIENCE)
+        seconds = round(8 * PATIENCE * slowness())  # in which the group and its coordinator meet
+        self.ca.make_short("brief", seconds)
         flags = self.ca.caller("--target", "brief")
         with World(transport="tcp",
                    worker_flags=[*self.ca.door("worker"), "--tls-client-name", "other,brief"],
                    coordinator_flags=flags) as world:
-            time.sleep(7 * PATIENCE)
+            time.sleep(seconds + 1)
             self.assertEqual(world.health_word(), "serving") # the connection goes on
             self.ca.make("brief")
             world.workers.stop()

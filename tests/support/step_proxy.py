@@ -52,6 +52,7 @@ class StepProxy(grpc.GenericRpcHandler):
 
     def __init__(self, listen, rank):
         self.steps = []  # those with lanes, in order
+        self.pause_s = 0  # before each reply, so that a test sees steps of fast ranks go by
         self.n_spoilt = 0
         self._first_token = self._slot = self._no_token = self._row_error = None
         self._open = threading.Event()
@@ -133,6 +134,7 @@ class StepProxy(grpc.GenericRpcHandler):
         try:
             for reply in call:
                 self._open.wait(HELD_SECONDS)
+                time.sleep(self.pause_s)
                 yield self._spoil_reply(reply) if method == RUN else reply
         except grpc.RpcError as failure:
             context.abort(failure.code(), failure.details())
