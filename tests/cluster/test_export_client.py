@@ -242,7 +242,7 @@ class Export(unittest.TestCase):
     def test_interrupt_leaves_nothing(self):
         process = self.begin_large()
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=30)
+        output, errors = process.communicate(timeout=bound(30))
         self.assertEqual(process.returncode, 130, errors)
         self.assertEqual(output, "")
         self.assertIn("interrupted", errors)
@@ -251,7 +251,7 @@ class Export(unittest.TestCase):
     def test_killed_export_is_no_model(self):
         process = self.begin_large()
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=bound(30))
         names = os.listdir(self.folder)
         self.assertTrue(names and all(name.endswith(".partial") for name in names), names)
         done = client("export", self.folder, self.folder + "2")

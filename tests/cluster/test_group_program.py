@@ -58,7 +58,7 @@ class GroupProgram(unittest.TestCase):
 
     def test_a_text_is_finished_first(self):
         with Group(BUILD, 2, worker_flags=["--drain-timeout", "300"]) as group:
-            busy = group.popen("generate", "Once upon a time", "-n", "300", "--ignore-eos", "-K",
+            busy = group.popen("generate", "Once upon a time", "-n", "900", "--ignore-eos", "-K",
                                "0", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
             self.assertTrue(busy.stdout.read(16))
@@ -71,7 +71,7 @@ class GroupProgram(unittest.TestCase):
     def test_with_a_host_file_a_text_is_finished_and_the_status_is_143(self):
         """Not 0, because a job scheduler would take that for the end of the job."""
         with GroupOnHosts(BUILD, 2, worker_flags=["--drain-timeout", "300"]) as group:
-            busy = group.popen("generate", "Once upon a time", "-n", "300", "--ignore-eos", "-K",
+            busy = group.popen("generate", "Once upon a time", "-n", "900", "--ignore-eos", "-K",
                                "0", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
             self.assertTrue(busy.stdout.read(16))

@@ -12,7 +12,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from cluster import wait_until
+from cluster import bound, wait_until
 from fault_util import PATIENCE, SLOW_STEPS, FaultTest, World, main, program, run
 
 CLIENT = program("outrider")
@@ -44,8 +44,8 @@ class JobsTest(FaultTest):
     def jobs(self, *arguments, timeout=120, stdin=None):
         """(status, objects, errors)"""
         done = subprocess.run([CLIENT, "jobs", *arguments, "-a", self.world.address],
-                              capture_output=True, encoding="utf-8", timeout=timeout * PATIENCE,
-                              check=False, input=stdin)
+                              capture_output=True, encoding="utf-8", check=False, input=stdin,
+                              timeout=bound(timeout * PATIENCE))
         self.check_sanitizers(done.stderr)
         return done.returncode, done.stdout, done.stderr
 
@@ -272,7 +272,7 @@ class Breaks(JobsTest):
         client = self.start_submit(path)
         self.wait_running()
         client.send_signal(signal.SIGINT)
-        _, errors = client.communicate(timeout=10 * PATIENCE)
+        _, errors = client.communicate(timeout=bound(10 * PATIENCE))
         self.assertEqual(client.returncode, 130, errors)
         self.assertIn("existed", self.submit(path)[1])
 
@@ -287,7 +287,7 @@ class Breaks(JobsTest):
         time.sleep(0.5)
         self.world.start_coordinator()
         self.world.wait_serving()
-        _, errors = client.communicate(timeout=120 * PATIENCE)
+        _, errors = client.communicate(timeout=bound(120 * PATIENCE))
         self.assertEqual(client.returncode, 0, errors)
         results = self.by_line(self.written())
         self.assertEqual({n: r["choices"] for n, r in results.items()}, expected)
@@ -300,7 +300,7 @@ class Breaks(JobsTest):
         client = self.start_submit(path, "-c", "4")
         self.wait_running()
         self.world.restart_workers()
-        _, errors = client.communicate(timeout=120 * PATIENCE)
+        _, errors = client.communicate(timeout=bound(120 * PATIENCE))
         self.assertEqual(client.returncode, 0, errors)
         results = self.by_line(self.written())
         self.assertEqual({n: r["choices"] for n, r in results.items()}, expected)
@@ -324,7 +324,7 @@ class Breaks(JobsTest):
             self.assertEqual(len(self.listed()), n_jobs)
         finally:
             self.world.start_workers()
-        _, errors = client.communicate(timeout=120 * PATIENCE)
+        _, errors = client.communicate(timeout=bound(120 * PATIENCE))
         self.assertEqual(client.returncode, 0, errors)
         results = self.by_line(self.written())
         self.assertEqual({n: r["choices"] for n, r in results.items()}, expected)
@@ -342,7 +342,7 @@ class Breaks(JobsTest):
                    ["running"], 20 * PATIENCE, "the job runs")
         world.coordinator.process.kill()
         world.coordinator.wait(5)
-        _, errors = client.communicate(timeout=30 * PATIENCE)
+        _, errors = client.communicate(timeout=bound(30 * PATIENCE))
         self.check_failure(client.returncode, errors, "nothing has come for 2 s",
                            "the same command takes their answers up")
 
@@ -370,7 +370,7 @@ class Breaks(JobsTest):
         status, lines, errors = self.jobs("watch", ids["watched"], "--json", "--from", "240")
         messages = [json.loads(line) for line in lines.splitlines()]
         self.assertEqual(sum(len(m.get("token_ids", [])) for m in messages), 10)
-        client.communicate(timeout=30 * PATIENCE)
+        client.communicate(timeout=bound(30 * PATIENCE))
         self.assertEqual(client.returncode, 1)
         results = self.by_line(self.written())
         self.assertEqual([results[i]["end"] for i in (1, 2, 3)],
