@@ -1,6 +1,6 @@
-/* A parallel draft made of another model's folder: its config.json has a mask token, and the rest is
- * the other's. What such a model guesses from masks is as good as random, and that is enough to see
- * whether it is the right thing. */
+/* A parallel draft made of another model's folder: its config.json has a mask token, and the rest
+ * is the other's. What such a model guesses from masks is as good as random, and that is enough to
+ * see whether it is the right thing. */
 #pragma once
 
 #include <stdio.h>

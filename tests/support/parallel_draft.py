@@ -1,6 +1,6 @@
-"""A parallel draft made of another model's folder: its config.json has a mask token, and the rest is
-the other's. What it guesses from masks is as good as random, for tests that must hold whatever the
-draft is."""
+"""A parallel draft made of another model's folder: its config.json has a mask token, and the rest
+is the other's. What it guesses from masks is as good as random, for tests that must hold whatever
+the draft is."""
 import json
 import os
 

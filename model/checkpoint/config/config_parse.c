@@ -331,8 +331,8 @@ out:
     return rc;
 }
 
-/* "pard_token" and "ptd_token_id" are of parallel drafts alone; "mask_token_id" may be anything where
- * it means something else. -1: the draft was made without one. */
+/* "pard_token" and "ptd_token_id" are of parallel drafts alone; "mask_token_id" may be anything
+ * where it means something else. -1: the draft was made without one. */
 static int read_mask(struct config_mask *mask, json_t *root, const char *origin, struct error *err)
 {
     static const char *const keys[] = {"pard_token", "ptd_token_id", "mask_token_id"};

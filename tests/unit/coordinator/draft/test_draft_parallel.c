@@ -13,7 +13,7 @@ enum { MASK = 4001, TEXTS = 6, N_RULES = 4 /* of `ways`: those without edits */ 
 /* Both siblings of the first guess go on, one of the second does, and there are places after the
  * chain's. */
 static const struct growth plan = {.n = 9, .parents = {-1, -1, -2, 0, 0, 1, -4, 3, 7}};
-/* The same kind of tree, for the draft to share the guesses of each place. */
+/* As plan, for the draft to share the guesses of each place. */
 static const struct growth wide = {.n = 9, .parents = {-1, -1, -2, -4, 0, 1, 2, 3, 6}};
 static const uint8_t wide_siblings[DRAFT_MAX] = {2, 1, 1};
 
@@ -54,8 +54,8 @@ struct plain_row {
     struct sparse_dist q;
 };
 
-/* The row after the text and n masks, by a draft that makes each guess in a pass of its own, without
- * the mask. */
+/* The row after the text and n masks, by a draft that makes each guess in a pass of its own,
+ * without the mask. */
 static void read_plain(struct bench *plain, const struct sequence *seq, int n_masks, int32_t mask,
                        struct plain_row *row)
 {

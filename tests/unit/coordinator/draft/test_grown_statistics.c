@@ -18,7 +18,7 @@ enum { GUESSES = 2, BASE = 14 };
 enum { GROWN_COIN = 1 + SIBLINGS_MAX /* of the first guess for a place after siblings */ };
 #define SMALL "synthetic:tiny,seed=3,layers=1,vocab=64"
 
-/* The draft makes all guesses in one pass: those for a place have one q, whatever is before them. */
+/* The draft makes all guesses in one pass: those for a place have one q, whatever is before. */
 static bool is_parallel;
 
 /* After both siblings of the first guess, the first of them with siblings, three deep; the chain
@@ -31,8 +31,8 @@ static const uint8_t wide_siblings[DRAFT_MAX] = {2, 3};
 
 /* Wrong: a guess after a sibling is said to come from the q of the chain at its place, or where the
  * draft is parallel from that of the place before; all guesses after siblings are left out after a
- * look at one; or the first guesses after siblings of guess 0 have the coin of the chain's guess for
- * their place. Rules that try a guess before they look at the guesses after it do not mind that
+ * look at one; or the first guesses after siblings of guess 0 have the coin of the chain's guess
+ * for their place. Rules that try a guess before they look at the guesses after it do not mind that
  * coin, because whether the sibling is tried does not depend on it. Block verification looks at the
  * chain's last guess first. Where the growth follows q: as it is, left out after a look, or a
  * place's guesses are shared after a look at them, so that the likelier of two groups stays. With

@@ -468,7 +468,7 @@ START_TEST(keys_that_nobody_knows_are_listed)
 }
 END_TEST
 
-/* Of several keys those count that only parallel drafts have. */
+/* A key that only parallel drafts have counts before one that others may have too. */
 START_TEST(mask_token_is_read_by_all_its_names)
 {
     static const struct {

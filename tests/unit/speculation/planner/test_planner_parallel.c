@@ -154,7 +154,7 @@ START_TEST(pass_is_timed_by_its_tokens_and_masks)
         struct planner_tables tables;
         planner_observe_round(&p, &round);
         planner_tables_get(&p, &tables);
-        /* Of 9 tokens an ordinary draft has missed more than it reads anyway. */
+        /* An ordinary draft has missed more than it reads anyway. */
         ck_assert_int_eq(tables.draft[0].n, is_parallel);
         if (!is_parallel) continue;
         ck_assert_double_eq_tol(tables.draft[0].rows, 23, 1e-9);
