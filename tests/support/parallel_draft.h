@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/system/file.h"
-#include "tests/support/check_util.h"
+#include "tests/support/drafter_world.h"
 
 struct parallel_draft {
     char folder[40], config[64];
@@ -50,4 +50,21 @@ static inline void remove_parallel_draft(const struct parallel_draft *made)
     }
     unlink(made->config);
     ck_assert_int_eq(rmdir(made->folder), 0);
+}
+
+/* As setup() of drafter_world.h, with such a draft of the tales pair. */
+static inline void setup_parallel(struct bench *b, const char *entries, enum accept_rule rule,
+                                  float temperature)
+{
+    struct parallel_draft made = make_parallel_draft(DRAFT, entries);
+    const struct drafter_options options = {
+        .name = made.folder,
+        .backend = {.device = "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 1},
+        .n_sequences = SLOTS,
+        .support = 64,
+        .kv_tokens = SLOTS * CAPACITY};
+    setup_draft(b, &options);
+    remove_parallel_draft(&made); /* what was read stays mapped */
+    b->seq = place_text(b, 0, prompt, N_PROMPT);
+    follow(b->seq, rule, temperature);
 }

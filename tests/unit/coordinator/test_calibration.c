@@ -28,12 +28,13 @@ static struct error err;
 static void fake_propose(struct drafter *drafter, struct draft_lane *lanes, int n,
                          struct arena *arena, struct draft_cost *cost)
 {
-    (void)drafter;
-    (void)lanes;
     (void)arena;
     ck_assert_int_lt(fake.n, MOST);
     fake.lanes[fake.n++] = n;
-    *cost = (struct draft_cost){.n_passes = 2, .pass_us = {PASS_US, PASS_US * n}};
+    int k = drafter->is_parallel ? 1 : 2;
+    ck_assert_int_eq(lanes[0].k, k);
+    *cost = (struct draft_cost){.n_passes = k, .pass_us = {PASS_US}};
+    cost->pass_us[k - 1] = PASS_US * n;
     if (fake.fails_from > 0 && fake.n > fake.fails_from) cost->n_passes = 1;
     if (fake.is_slow && n == SLOW_LANES) clock_sleep_us(SLOW_US);
     clock_sleep_us(fake.sleep_us);
@@ -150,6 +151,16 @@ START_TEST(planner_is_taught_when_all_is_measured)
 }
 END_TEST
 
+/* A draft that makes all guesses in one pass is timed by that. */
+START_TEST(only_pass_of_a_parallel_draft_is_timed)
+{
+    fake.base.is_parallel = true;
+    open_with(60000000);
+    measure_all();
+    check_draft_times();
+}
+END_TEST
+
 START_TEST(measurement_that_fails_takes_no_time_away)
 {
     open_with(60000000);
@@ -211,6 +222,7 @@ int main(void)
     tcase_add_test(tests, size_that_would_let_a_request_wait_longer_is_left_out);
     tcase_add_test(tests, measurements_end_when_their_time_is_over);
     tcase_add_test(tests, measurement_that_fails_takes_no_time_away);
+    tcase_add_test(tests, only_pass_of_a_parallel_draft_is_timed);
     tcase_add_test(tests, draft_is_measured_without_free_blocks_of_the_target);
     tcase_add_test(tests, target_is_not_measured_in_blocks_that_are_taken);
     suite_add_tcase(suite, tests);

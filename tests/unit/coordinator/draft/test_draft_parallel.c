@@ -20,23 +20,6 @@ static const uint8_t wide_siblings[DRAFT_MAX] = {2, 1, 1};
 /* Guesses before, after and across the end of a block. */
 static const int lengths[TEXTS] = {5, 9, 10, 11, 12, 13};
 
-static void setup_parallel(struct bench *b, const char *entries, const char *vocabulary,
-                           enum accept_rule rule, float temperature)
-{
-    struct parallel_draft made = make_parallel_draft(DRAFT, entries);
-    const struct drafter_options options = {
-        .name = made.folder,
-        .backend = {.device = "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 1},
-        .n_sequences = SLOTS,
-        .support = 64,
-        .kv_tokens = SLOTS * CAPACITY,
-        .vocabulary = vocabulary};
-    setup_draft(b, &options);
-    remove_parallel_draft(&made); /* what was read stays mapped */
-    b->seq = place_text(b, 0, prompt, N_PROMPT);
-    follow(b->seq, rule, temperature);
-}
-
 static int32_t draw(const struct sequence *seq, int place, int coin, const struct sparse_dist *q,
                     const int32_t *gone, int n_gone)
 {
@@ -129,7 +112,7 @@ static void check_chain(struct bench *plain, const struct sequence *seq, int32_t
 START_TEST(each_guess_is_that_of_the_plain_model_after_masks)
 {
     struct bench b = {0}, plain = {0};
-    setup_parallel(&b, "\"pard_token\": 4001", NULL, ways[_i].rule, ways[_i].temperature);
+    setup_parallel(&b, "\"pard_token\": 4001", ways[_i].rule, ways[_i].temperature);
     setup(&plain, ways[_i].rule, ways[_i].temperature);
     for (int t = 0; t < TEXTS; t++) {
         struct draft_view draft;
@@ -159,8 +142,8 @@ START_TEST(masks_leave_no_trace_in_the_next_round)
 {
     static const int n_stay[] = {1, 0, K, 0, K, K, 2, 1, K, 0, 3};
     struct bench b = {0}, fresh = {0};
-    setup_parallel(&b, "\"pard_token\": 4001", NULL, RULE_REJECTION, 1);
-    setup_parallel(&fresh, "\"pard_token\": 4001", NULL, RULE_REJECTION, 1);
+    setup_parallel(&b, "\"pard_token\": 4001", RULE_REJECTION, 1);
+    setup_parallel(&fresh, "\"pard_token\": 4001", RULE_REJECTION, 1);
     b.seq->seed = fresh.seq->seed = 3;
     for (size_t i = 0; i < sizeof n_stay / sizeof *n_stay; i++) {
         struct draft_view one, two;
@@ -199,7 +182,7 @@ START_TEST(mask_is_never_guessed)
     setup(&plain, RULE_GREEDY, 0);
     propose_many(&plain, plain.seq, 1, no_growth, NULL, &no_ends, &first, &cost);
     snprintf(entries, sizeof entries, "\"mask_token_id\": %d", (int)first.tokens[0]);
-    setup_parallel(&b, entries, NULL, rule, temperature);
+    setup_parallel(&b, entries, rule, temperature);
     ck_assert(b.drafter->is_parallel);
     for (int seed = 0; seed < 50; seed++) {
         b.seq->seed = (uint64_t)seed;
@@ -224,7 +207,7 @@ START_TEST(nothing_is_guessed_after_an_end_or_an_unlikely_guess)
     struct bench b = {0};
     struct draft_view all, some;
     struct draft_cost cost;
-    setup_parallel(&b, "\"pard_token\": 4001", NULL, RULE_REJECTION, 1);
+    setup_parallel(&b, "\"pard_token\": 4001", RULE_REJECTION, 1);
     propose(&b, b.seq, &plan, &no_ends, &all, &cost);
     const struct end_ids ends[] = {{1, {all.tokens[1]}}, {1, {all.siblings[0][0]}}};
     for (int e = 0; e < 2; e++) {
@@ -290,7 +273,7 @@ START_TEST(guesses_after_siblings_come_from_the_row_of_their_place)
     struct bench b = {0};
     bool follows = _i >= N_WAYS;
     int way = _i % N_WAYS;
-    setup_parallel(&b, "\"pard_token\": 4001", NULL, ways[way].rule, ways[way].temperature);
+    setup_parallel(&b, "\"pard_token\": 4001", ways[way].rule, ways[way].temperature);
     if (ways[way].is_edited) edit_text(&b, b.seq);
     for (int t = 0; t < TEXTS; t++) {
         struct draft_view without, with;
@@ -327,7 +310,7 @@ START_TEST(other_lanes_change_no_guess)
     struct bench b = {0};
     struct draft_view alone[N_LANES];
     int n_read[N_LANES];
-    setup_parallel(&b, "\"pard_token\": 4001", NULL, RULE_REJECTION, 1);
+    setup_parallel(&b, "\"pard_token\": 4001", RULE_REJECTION, 1);
     check_company(&b, growths, planned, alone, n_read);
     for (int i = 0; i < N_LANES; i++) {
         ck_assert_int_eq(n_read[i], 0);
@@ -345,7 +328,7 @@ START_TEST(many_long_chains_are_what_each_is_alone)
     struct draft_lane lanes[SLOTS];
     struct sequence *seqs[SLOTS];
     struct draft_cost cost;
-    setup_parallel(&b, "\"pard_token\": 4001", NULL, RULE_REJECTION, 1);
+    setup_parallel(&b, "\"pard_token\": 4001", RULE_REJECTION, 1);
     for (int i = 1; i < SLOTS; i++) {
         seqs[i] = place_text(&b, i, prompt, N_PROMPT - i);
         follow(seqs[i], RULE_REJECTION, 1);
@@ -377,7 +360,7 @@ START_TEST(without_blocks_there_are_no_places_after_the_chain)
     struct bench b = {0};
     struct draft_view without, with;
     struct draft_cost cost;
-    setup_parallel(&b, "\"pard_token\": 4001", NULL, RULE_REJECTION, 1);
+    setup_parallel(&b, "\"pard_token\": 4001", RULE_REJECTION, 1);
     propose_many(&b, b.seq, 3, no_growth, NULL, &no_ends, &without, &cost);
     b.seq->n_tokens = 14; /* the chain's masks end with the block, and the growth's do not */
     b.seq->n_draft_kv = 0;
@@ -466,7 +449,7 @@ START_TEST(keys_that_mean_no_mask_leave_an_ordinary_draft)
                                           "\"mask_token_id\": \"<mask>\"", "\"pard_token\": null"};
     struct bench b = {0};
     struct guess_tree draft = {.base = N_PROMPT};
-    setup_parallel(&b, entries[_i], NULL, RULE_GREEDY, 0);
+    setup_parallel(&b, entries[_i], RULE_GREEDY, 0);
     propose_k(&b, K, &no_ends, &draft);
     ck_assert(!b.drafter->is_parallel && b.seq->n_draft_kv == N_PROMPT + K - 1);
     teardown(&b);
