@@ -1,8 +1,7 @@
 /* The drafter that is a model: a small one in the coordinator's own process. A pass is one step of
  * it over all lanes, each with the tokens that it has not read, and makes one guess for each, or
  * more where its stage has said what is expected, or all of them (model_draft_parallel.c); it has
- * its own KV blocks. This file opens it and
- * reads; the guesses are in model_draft_guess.c. */
+ * its own KV blocks. This file opens it and reads; the guesses are in model_draft_guess.c. */
 #include "coordinator/draft/model_draft.h"
 
 #include <assert.h>
