@@ -6,9 +6,10 @@
  *
  * Each text begins with --begin and is drawn from the target. From every 8th row on the head makes
  * 5 guesses, teacher forced: guess s reads the text's own tokens, and from the second one on its
- * own output in place of features. A line for each reading (model/checkpoint/head_readings.h) has
- * the share of guesses 1 to 5 that are the target's best token at their place. --boundaries adds a
- * reading of one's own, to see what a wrong one costs. */
+ * own output in place of features; a head of places makes as many as it has, up to 5, from one
+ * feature. A line for each reading (model/checkpoint/head_readings.h) has the share of guesses 1 to
+ * 5 that are the target's best token at their place. --boundaries adds a reading of one's own, to
+ * see what a wrong one costs. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,16 +59,17 @@ static int side_open(struct bench_model *side, const struct backend_options *opt
                      struct error *err)
 {
     const struct model_options mo = {
-        .n_kv_blocks = BLOCKS_MAX, .max_tokens = CHUNK, .max_rows = 1, .max_lanes = 1};
+        .n_kv_blocks = BLOCKS_MAX, .max_tokens = CHUNK, .max_rows = GUESSES, .max_lanes = 1};
     return bench_model_open(side, options, &mo, err);
 }
 
-/* The best column of row 0 as an id. */
-static int best_of(struct trial *t, struct bench_model *side, int32_t *id, struct error *err)
+/* The best column of a row as an id. */
+static int best_of(struct trial *t, struct bench_model *side, int row, int32_t *id,
+                   struct error *err)
 {
     struct select_item item;
     int n = 0;
-    int rc = model_best(side->model, 0, 1, &t->arena, &item, &n, err);
+    int rc = model_best(side->model, row, 1, &t->arena, &item, &n, err);
     *id = !rc && n ? item.id : -1;
     return rc;
 }
@@ -104,7 +106,7 @@ static int read_text(struct trial *t, const struct head_reading *reading, int fi
             .position = i, .n_tokens = 1, .tokens = t->text + i, .blocks = t->blocks};
         const struct forward_row row = {0, 0};
         TRY(model_forward(t->target.model, &lane, 1, &row, 1, err));
-        TRY(best_of(t, &t->target, &t->best[i], err));
+        TRY(best_of(t, &t->target, 0, &t->best[i], err));
         for (int c = 0; c < n_columns; c++) {
             const uint16_t *from = model_features(t->target.model, c, 0, 1);
             if (!from) return error_set(err, ERR_UNAVAILABLE, "the device is lost");
@@ -141,13 +143,35 @@ static int step(struct trial *t, int position, int n, const uint16_t *rows, bool
     return model_forward_head(t->head.model, &lane, &features, 1, &row, 1, err);
 }
 
-/* Counts the guess after the last step, whose row was at `position`. */
-static int count(struct trial *t, int reading, int position, int guess, struct error *err)
+/* Counts the guess of a row of the last step, whose feature is of `position` or, of a head of
+ * places, guess places earlier. */
+static int count(struct trial *t, int reading, int position, int guess, int row, struct error *err)
 {
     int32_t id;
-    int rc = best_of(t, &t->head, &id, err);
+    int rc = best_of(t, &t->head, row, &id, err);
     t->n_all[reading][guess]++;
     if (id == t->best[position + 1]) t->n_right[reading][guess]++;
+    return rc;
+}
+
+/* Guesses of all places from the feature of row `start`. */
+static int guess_places(struct trial *t, int reading, int start, struct error *err)
+{
+    int n_places = checkpoint_head(t->head.ck)->places.n, rc = 0;
+    int n = n_places < GUESSES ? n_places : GUESSES;
+    const struct forward_lane lane = {.n_tokens = n};
+    const struct forward_features features = {
+        .target = t->features + (size_t)start * (size_t)t->width, .n_target = 1};
+    struct forward_row rows[GUESSES];
+    for (int s = 0; s < n; s++) {
+        rows[s] = (struct forward_row){0, s};
+    }
+    TRY(model_forward_head(t->head.model, &lane, &features, 1, rows, n, err));
+    for (int s = 0; s < n; s++) {
+        TRY(count(t, reading, start + s, s, s, err));
+    }
+out:
+    arena_reset(&t->arena);
     return rc;
 }
 
@@ -162,7 +186,7 @@ static int guess(struct trial *t, int reading, int first, int start, struct erro
         uint16_t *output = arena_take(&t->arena, (size_t)t->dim, sizeof *output);
         if (!output) return error_set(err, ERR_NO_MEMORY, "no room for a row");
         for (int s = 0; s < GUESSES; s++) {
-            TRY(count(t, reading, start + s, s, err));
+            TRY(count(t, reading, start + s, s, 0, err));
             const uint16_t *row = model_features(t->head.model, 0, s ? 0 : n - 1, 1);
             if (!row) return error_set(err, ERR_UNAVAILABLE, "the device is lost");
             memcpy(output, row, (size_t)t->dim * sizeof *output);
@@ -184,7 +208,11 @@ static int try_reading(struct trial *t, int r, struct error *err)
     TRY(read_text(t, reading, 0, t->n, err));
     TRY(model_keep_features(t->target.model, NULL, err));
     for (int start = t->n_begin; start + GUESSES + 1 < t->n; start += t->settings->every) {
-        TRY(guess(t, r, first, start, err));
+        if (checkpoint_head(t->head.ck)->places.n) {
+            TRY(guess_places(t, r, start, err));
+        } else {
+            TRY(guess(t, r, first, start, err));
+        }
         first = start + 1;
     }
 out:

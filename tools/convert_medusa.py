@@ -10,6 +10,7 @@ with weights_only, so that nothing in it runs."""
 import argparse
 import json
 import pathlib
+import pickle
 import re
 import sys
 
@@ -21,7 +22,10 @@ LOGITS = re.compile(r"^(.*?)(\d+)\.(\d+)\.weight$")
 
 
 def load(path):
-    tensors = torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        tensors = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
+        sys.exit(f"{path} cannot be read: {type(error).__name__} {error}".splitlines()[0])
     if not isinstance(tensors, dict) or not tensors:
         sys.exit(f"{path} has no tensors by name")
     for name, value in tensors.items():

@@ -1,6 +1,7 @@
-/* A tree of guesses as Medusa writes it (arXiv 2401.10774, medusa_choices.py): a list of paths, each
- * the ranks of the guesses that lead to one, [[0], [0, 0], [1], [0, 1], ...] as JSON. [0, 1] is the
- * second best guess for place 1 after the best one for place 0. Paths of zeros are the chain.
+/* A tree of guesses as Medusa writes it (arXiv 2401.10774, medusa_choices.py): a list of paths,
+ * each the ranks of the guesses that lead to one, [[0], [0, 0], [1], [0, 1], ...] as JSON. [0, 1]
+ * is the second best guess for place 1 after the best one for place 0. Paths of zeros are the
+ * chain.
  *
  * A round has no room for some of the trees that were published. What it has no room for is left
  * out, with all that comes after it: guesses after the first 1 + SIBLINGS_MAX of one parent, places

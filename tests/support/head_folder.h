@@ -69,6 +69,8 @@ static inline void clear_up(void)
     json_decref(config);
     json_decref(header);
     free(data);
+    config = header = NULL;
+    data = NULL;
 }
 
 static inline int open_head(const char *name, const struct head_options *options)

@@ -346,6 +346,115 @@ START_TEST(elements_that_are_no_numbers_are_refused)
 }
 END_TEST
 
+/* A blockwise head of 2 places whose weights are zeros. */
+static void write_zeros(int dim)
+{
+    enum { WIDTH = 16, PLACES = 2 };
+    static const char text[] = "{\"model_type\": \"blockwise\", \"block_size\": 3}";
+    const struct {
+        const char *name;
+        int rows, cols; /* cols 0: a vector */
+    } tensors[] = {{"hidden.weight", WIDTH, dim},
+                   {"hidden.bias", WIDTH, 0},
+                   {"output.weight", PLACES * dim, WIDTH},
+                   {"output.bias", PLACES * dim, 0}};
+    char table[1024];
+    size_t at = 0;
+    json_t *root = json_object();
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+        int rows = tensors[i].rows, cols = tensors[i].cols;
+        size_t end = at + 2 * (size_t)rows * (size_t)(cols ? cols : 1);
+        json_t *shape = cols ? json_pack("[ii]", rows, cols) : json_pack("[i]", rows);
+        json_object_set_new(root, tensors[i].name,
+                            json_pack("{ss so s[II]}", "dtype", "BF16", "shape", shape,
+                                      "data_offsets", (json_int_t)at, (json_int_t)end));
+        at = end;
+    }
+    size_t n = json_dumpb(root, table + 8, sizeof table - 8, JSON_COMPACT);
+    for (int i = 0; i < 8; i++) {
+        table[i] = (char)(n >> (8 * i));
+    }
+    uint8_t *zeros = calloc(at, 1);
+    write_file(dir, "config.json", text, strlen(text), NULL, 0);
+    write_file(dir, "model.safetensors", table, n + 8, zeros, at);
+    free(zeros);
+    json_decref(root);
+}
+
+/* A head that adds nothing to the feature has the target's own logits, by an lm_head that is lent:
+ * one of a tied embedding, one after which logits are capped, and quantized ones. */
+START_TEST(a_head_of_zeros_has_the_logits_of_its_target)
+{
+    enum { N_TOKENS = 5, VOCAB_MOST = 512 };
+    static const struct {
+        const char *target;
+        bool is_quantized;
+    } cases[] = {{"models/llama_tied", false},
+                 {"models/llama_untied", false},
+                 {"models/gemma2_softcap", false},
+                 {"gguf/llama_wide_heads.q8_0.gguf", true},
+                 {"gguf/qwen3_norm.q4_0.gguf", true}};
+    static const int32_t tokens[N_TOKENS] = {1, 7, 30, 90, 4}, blocks[] = {1};
+    const struct feature_wish wish = {.normed = true};
+    struct rig target = {0}, head = {0};
+    struct model_options options = {
+        .n_kv_blocks = 2, .max_tokens = 8, .max_rows = 8, .max_lanes = 2};
+    struct backend_options how = {.device = getenv("OUTRIDER_TEST_DEVICE"),
+                                  .weights = "bf16",
+                                  .kernels = "auto",
+                                  .n_threads = 1};
+    char path[512];
+    float want[VOCAB_MOST];
+    double error = 0, size = 0;
+    if (!how.device) how.device = "cpu";
+    snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/%s", cases[_i].target);
+    CHECK_OK(checkpoint_open(&target.ck, path, &err));
+    const struct model_config *cfg = checkpoint_config(target.ck);
+    ck_assert_int_le(cfg->vocab_size, VOCAB_MOST);
+    CHECK_OK(backend_open(&head.backend, &how, &err));
+    how.weights = cases[_i].is_quantized ? NULL : "bf16";
+    how.stored = cfg->stored;
+    CHECK_OK(backend_open(&target.backend, &how, &err));
+    CHECK_OK(model_open(&target.model, target.ck, comm_single(), target.backend, &options, &err));
+    CHECK_OK(model_keep_features(target.model, &wish, &err));
+    const struct forward_lane read = {.n_tokens = N_TOKENS, .tokens = tokens, .blocks = blocks};
+    const struct forward_row last = {0, N_TOKENS - 1};
+    CHECK_OK(model_forward(target.model, &read, 1, &last, 1, &err));
+    size_t n = (size_t)cfg->vocab_size, dim = (size_t)cfg->dim;
+    memcpy(want, model_logits(target.model, 0), n * sizeof *want);
+    uint16_t *feature = malloc(dim * sizeof *feature);
+    memcpy(feature, model_features(target.model, 0, N_TOKENS - 1, 1), dim * sizeof *feature);
+
+    snprintf(dir, sizeof dir, "/tmp/outrider-heads-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    write_zeros(cfg->dim);
+    const struct head_options lends = {.target = target.ck};
+    CHECK_OK(checkpoint_open_head(&head.ck, dir, &lends, &err));
+    CHECK_OK(model_open(&head.model, head.ck, comm_single(), head.backend, &options, &err));
+    const struct forward_lane lane = {.n_tokens = 2};
+    const struct forward_features features = {.target = feature, .n_target = 1};
+    const struct forward_row rows[] = {{0, 0}, {0, 1}};
+    CHECK_OK(model_forward_head(head.model, &lane, &features, 1, rows, 2, &err));
+    for (int place = 0; place < 2; place++) {
+        const float *got = model_logits(head.model, place);
+        bool is_same = memcmp(got, want, n * sizeof *got) == 0;
+        ck_assert_msg(is_same || cases[_i].is_quantized, "%s", cases[_i].target);
+        for (size_t i = 0; i < n; i++) {
+            error += ((double)got[i] - (double)want[i]) * ((double)got[i] - (double)want[i]);
+            size += (double)want[i] * (double)want[i];
+        }
+    }
+    printf("%-34s relative error %.5f\n", cases[_i].target, sqrt(error / size));
+    ck_assert(size > 0 && error <= 0.02 * 0.02 * size);
+    free(feature);
+    close_model(&head);
+    close_model(&target);
+    checkpoint_close(head.ck);
+    checkpoint_close(target.ck);
+    clear_up();
+}
+END_TEST
+
 /* norm_part's functions, on rows that lie apart, against their definition. */
 START_TEST(a_part_of_the_columns_takes_biases_and_a_function)
 {
@@ -408,6 +517,7 @@ int main(void)
     tcase_add_loop_test(tcase, packed_weights_from_disk_give_the_same_bits, 0, N_HEADS);
     tcase_add_test(tcase, a_head_without_its_targets_lm_head_is_no_model);
     tcase_add_test(tcase, elements_that_are_no_numbers_are_refused);
+    tcase_add_loop_test(tcase, a_head_of_zeros_has_the_logits_of_its_target, 0, 5);
     tcase_add_test(tcase, a_part_of_the_columns_takes_biases_and_a_function);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
