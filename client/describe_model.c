@@ -215,17 +215,17 @@ static json_t *model_json(const struct local_model *m)
     const struct model_config *cfg = m->cfg;
     const struct head_config *head = m->beside ? checkpoint_head(m->beside) : m->head;
     int mask = checkpoint_mask_token(m->ck, NULL);
-    return json_pack(
-        "{ss ss sI sI so si si so so so so si so so so so so}", "model", m->name, "architecture",
-        cfg->architecture, "parameters", (json_int_t)m->n_parameters, "weight_bytes",
-        (json_int_t)m->n_bytes, "types", types_json(m), "n_layers", cfg->n_layers, "width",
-        cfg->dim, "mlp_width", layers_json(cfg, cfg->ffn_dim), "n_heads",
-        layers_json(cfg, cfg->n_heads), "n_kv_heads", layers_json(cfg, cfg->n_kv_heads),
-        "head_width", layers_json(cfg, cfg->head_dim), "vocab_size", cfg->vocab_size,
-        "context_limit", layers_json(cfg, cfg->max_positions), "n_slices",
-        layers_json(cfg, config_slices(cfg)), "tokenizer_vocab_size",
-        m->tok ? json_integer(tokenizer_vocab_size(m->tok)) : json_null(), "head", head_json(head),
-        "mask_token", mask >= 0 ? json_integer(mask) : json_null());
+    return json_pack("{ss ss sI sI so si si so so so so si so so so so so}", "model", m->name,
+                     "architecture", cfg->architecture, "parameters", (json_int_t)m->n_parameters,
+                     "weight_bytes", (json_int_t)m->n_bytes, "types", types_json(m), "n_layers",
+                     cfg->n_layers, "width", cfg->dim, "mlp_width", layers_json(cfg, cfg->ffn_dim),
+                     "n_heads", layers_json(cfg, cfg->n_heads), "n_kv_heads",
+                     layers_json(cfg, cfg->n_kv_heads), "head_width",
+                     layers_json(cfg, cfg->head_dim), "vocab_size", cfg->vocab_size,
+                     "context_limit", layers_json(cfg, cfg->max_positions), "n_slices",
+                     layers_json(cfg, config_slices(cfg)), "tokenizer_vocab_size",
+                     m->tok ? json_integer(tokenizer_vocab_size(m->tok)) : json_null(), "head",
+                     head_json(head), "mask_token", mask >= 0 ? json_integer(mask) : json_null());
 }
 
 int describe_model(const char *model, bool is_json, struct error *err)
