@@ -1,8 +1,11 @@
-/* A golden head taken apart, so that a test can put it together wrongly. */
+/* A golden head taken apart, so that a test can put it together wrongly. For one program alone: the
+ * parts are static. */
 #pragma once
 
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/system/file.h"
@@ -11,25 +14,34 @@
 #include "tests/support/check_util.h"
 #include "tests/support/write_file.h"
 
+#define HEADS       SOURCE_DIR "/tests/golden/heads/"
+#define PLACE_HEADS SOURCE_DIR "/tests/golden/place_heads/"
+
 static struct error err;
 
-/* The folder, and what it will hold. */
 static char dir[64];
 static json_t *config, *header;
 static uint8_t *data;
 static size_t data_len;
 
-/* heads: the folder of golden heads, with a slash. */
-static inline void take_apart(const char *heads, const char *name)
+/* The name of a golden head is unique among all kinds of them. */
+static inline void take_apart(const char *name)
 {
+    static const char *const folders[] = {HEADS, PLACE_HEADS};
     char path[512];
+    const char *folder = NULL;
     struct file_view view;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        snprintf(path, sizeof path, "%s%s", folders[i], name);
+        if (access(path, F_OK) == 0) folder = folders[i];
+    }
+    ck_assert_ptr_nonnull(folder);
     snprintf(dir, sizeof dir, "/tmp/outrider-heads-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(dir));
-    snprintf(path, sizeof path, "%s%s/config.json", heads, name);
+    snprintf(path, sizeof path, "%s%s/config.json", folder, name);
     config = json_load_file(path, 0, NULL);
     ck_assert_ptr_nonnull(config);
-    snprintf(path, sizeof path, "%s%s/model.safetensors", heads, name);
+    snprintf(path, sizeof path, "%s%s/model.safetensors", folder, name);
     CHECK_OK(file_map(&view, path, &err));
     size_t len = view.data[0] | (size_t)view.data[1] << 8;
     header = json_loadb((const char *)view.data + 8, len, 0, NULL);
@@ -59,7 +71,7 @@ static inline void clear_up(void)
     static const char *const files[] = {"config.json",       "model.safetensors",
                                         "pytorch_model.bin", "a.safetensors",
                                         "b.safetensors",     "model.safetensors.index.json",
-                                        "medusa_lm_head.pt", "medusa_lm_head.safetensors"};
+                                        "medusa_lm_head.pt"};
     char path[512];
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         snprintf(path, sizeof path, "%s/%s", dir, files[i]);
@@ -89,10 +101,9 @@ static inline int open_dir(void)
 }
 
 /* The golden head with one key of config.json set to a value, as JSON; "nothing" takes it away. */
-static inline int open_with_key(const char *heads, const char *name, const char *key,
-                                const char *value)
+static inline int open_with_key(const char *name, const char *key, const char *value)
 {
-    take_apart(heads, name);
+    take_apart(name);
     if (strcmp(value, "nothing") == 0) {
         json_object_del(config, key);
     } else {
@@ -104,10 +115,9 @@ static inline int open_with_key(const char *heads, const char *name, const char 
 }
 
 /* The golden head in which a tensor has another name. */
-static inline int open_renamed(const char *heads, const char *name, const char *tensor,
-                               const char *other)
+static inline int open_renamed(const char *name, const char *tensor, const char *other)
 {
-    take_apart(heads, name);
+    take_apart(name);
     json_t *entry = json_incref(json_object_get(header, tensor));
     ck_assert_ptr_nonnull(entry);
     json_object_del(header, tensor);

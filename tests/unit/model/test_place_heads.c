@@ -17,7 +17,6 @@
 #include "model/model.h"
 #include "tests/support/head_folder.h"
 
-#define HEADS  SOURCE_DIR "/tests/golden/place_heads/"
 #define MODELS SOURCE_DIR "/tests/golden/models/"
 
 enum { N_HEADS = 5, LANES_MAX = 9, PLACES_MOST = 8, COLUMNS = 320, ARENA_BYTES = 1 << 16 };
@@ -64,7 +63,7 @@ static void open_rig(struct rig *rig, const char *name)
     size_t len;
     json_t *root;
     *rig = (struct rig){0};
-    snprintf(path, sizeof path, HEADS "%s/golden.json", name);
+    snprintf(path, sizeof path, PLACE_HEADS "%s/golden.json", name);
     CHECK_OK(file_read_text(&text, &len, path, 1 << 16, &err));
     CHECK_OK(json_parse_text(&root, text, len, path, &err));
     free(text);
@@ -79,15 +78,15 @@ static void open_rig(struct rig *rig, const char *name)
     }
     json_decref(root);
     const struct head_options options = {.target = rig->target};
-    snprintf(path, sizeof path, HEADS "%s", name);
+    snprintf(path, sizeof path, PLACE_HEADS "%s", name);
     CHECK_OK(checkpoint_open_head(&rig->ck, path, &options, &err));
     rig->dim = checkpoint_config(rig->ck)->dim;
     ck_assert_int_eq(checkpoint_head(rig->ck)->places.n, rig->n_places);
     ck_assert_int_eq(checkpoint_head(rig->ck)->n_columns, COLUMNS);
-    snprintf(path, sizeof path, HEADS "%s/features.bf16", name);
+    snprintf(path, sizeof path, PLACE_HEADS "%s/features.bf16", name);
     CHECK_OK(file_map(&rig->features, path, &err));
     ck_assert_uint_eq(rig->features.size_bytes, (size_t)rig->n_rows * (size_t)rig->dim * 2);
-    snprintf(path, sizeof path, HEADS "%s/logits.f32", name);
+    snprintf(path, sizeof path, PLACE_HEADS "%s/logits.f32", name);
     CHECK_OK(file_map(&rig->logits, path, &err));
     ck_assert_uint_eq(rig->logits.size_bytes,
                       (size_t)rig->n_rows * (size_t)rig->n_places * COLUMNS * sizeof(float));
@@ -174,7 +173,7 @@ START_TEST(every_golden_head_is_in_the_list)
 {
     struct dirent *entry;
     int n = 0;
-    DIR *folder = opendir(HEADS);
+    DIR *folder = opendir(PLACE_HEADS);
     ck_assert_ptr_nonnull(folder);
     while ((entry = readdir(folder))) {
         n += entry->d_name[0] != '.';
@@ -312,7 +311,7 @@ START_TEST(a_head_without_its_targets_lm_head_is_no_model)
         struct checkpoint *ck;
         struct model *model = NULL;
         char path[512];
-        snprintf(path, sizeof path, HEADS "%s", lacking[i]);
+        snprintf(path, sizeof path, PLACE_HEADS "%s", lacking[i]);
         CHECK_OK(checkpoint_open_head(&ck, path, NULL, &err));
         CHECK_ERR(model_open(&model, ck, comm_single(), rig.backend, &options, &err), ERR_ARGUMENT,
                   "has no lm_head.weight, which it shares with its target");
@@ -331,7 +330,7 @@ START_TEST(elements_that_are_no_numbers_are_refused)
         struct checkpoint *ck;
         struct model *model = NULL;
         open_rig(&rig, "medusa_repeated");
-        take_apart(HEADS, "medusa_repeated");
+        take_apart("medusa_repeated");
         bytes_of(names[i])[8] = 0xc0;
         bytes_of(names[i])[9] = 0x7f;
         put_together();

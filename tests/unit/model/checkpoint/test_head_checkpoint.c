@@ -8,7 +8,6 @@
 #include "model/head_numbers.h"
 #include "tests/support/head_folder.h"
 
-#define HEADS  SOURCE_DIR "/tests/golden/heads/"
 #define MODELS SOURCE_DIR "/tests/golden/models/"
 
 /* ---- heads that are right ---- */
@@ -192,7 +191,7 @@ START_TEST(wrong_values_in_a_config_are_refused)
         {"mimo", "num_nextn_predict_layers", "nothing", ERR_UNSUPPORTED, "0 MTP layers"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        CHECK_ERR(open_with_key(HEADS, cases[i].head, cases[i].key, cases[i].value), cases[i].code,
+        CHECK_ERR(open_with_key(cases[i].head, cases[i].key, cases[i].value), cases[i].code,
                   cases[i].part);
     }
 }
@@ -200,18 +199,18 @@ END_TEST
 
 START_TEST(missing_and_unknown_tensors_are_refused_by_their_names_in_the_file)
 {
-    CHECK_ERR(open_renamed(HEADS, "eagle3_flat", "midlayer.mlp.up_proj.weight", "t2d_"), ERR_FORMAT,
+    CHECK_ERR(open_renamed("eagle3_flat", "midlayer.mlp.up_proj.weight", "t2d_"), ERR_FORMAT,
               "lacks the tensor midlayer.mlp.up_proj.weight");
-    CHECK_ERR(open_renamed(HEADS, "eagle3_flat", "t2d", "surprise.weight"), ERR_UNSUPPORTED,
+    CHECK_ERR(open_renamed("eagle3_flat", "t2d", "surprise.weight"), ERR_UNSUPPORTED,
               "surprise.weight");
-    CHECK_ERR(open_renamed(HEADS, "eagle3_flat", "fc.weight", "t2d_"), ERR_FORMAT,
+    CHECK_ERR(open_renamed("eagle3_flat", "fc.weight", "t2d_"), ERR_FORMAT,
               "lacks the tensor fc.weight");
-    CHECK_ERR(open_renamed(HEADS, "eagle3_flat", "midlayer.self_attn.q_proj.weight", "t2d_"),
-              ERR_FORMAT, "is no head of EAGLE");
-    CHECK_ERR(open_renamed(HEADS, "eagle1", "fc.weight", "t2d_"), ERR_UNSUPPORTED,
+    CHECK_ERR(open_renamed("eagle3_flat", "midlayer.self_attn.q_proj.weight", "t2d_"), ERR_FORMAT,
+              "is no head of EAGLE");
+    CHECK_ERR(open_renamed("eagle1", "fc.weight", "t2d_"), ERR_UNSUPPORTED,
               "so it is a model and no head");
-    CHECK_ERR(open_renamed(HEADS, "mimo", "model.mtp_layers.0.input_proj.weight", "t2d_"),
-              ERR_FORMAT, "lacks the tensor model.mtp_layers.0.input_proj.weight");
+    CHECK_ERR(open_renamed("mimo", "model.mtp_layers.0.input_proj.weight", "t2d_"), ERR_FORMAT,
+              "lacks the tensor model.mtp_layers.0.input_proj.weight");
     CHECK_ERR(open_head(MODELS "llama_untied", NULL), ERR_UNSUPPORTED, "is a model and no head");
 }
 END_TEST
@@ -222,7 +221,7 @@ START_TEST(a_tensor_in_two_files_is_refused)
     char from[512], to[512], text[32768];
     const char *name;
     json_t *entry, *map = json_object(), *index = json_pack("{so}", "weight_map", map);
-    take_apart(HEADS, "eagle3_flat");
+    take_apart("eagle3_flat");
     put_together();
     snprintf(from, sizeof from, "%s/model.safetensors", dir);
     snprintf(to, sizeof to, "%s/a.safetensors", dir);
@@ -250,12 +249,12 @@ START_TEST(ids_of_a_reduced_vocabulary_ascend_within_the_whole_one)
 {
     static const int64_t wrong[] = {-1, 1000, INT64_MIN, INT64_MAX, 320 - 5};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        take_apart(HEADS, "eagle3_flat");
+        take_apart("eagle3_flat");
         memcpy(bytes_of("d2t") + 5 * sizeof(int64_t), &wrong[i], sizeof wrong[i]);
         CHECK_ERR(open_dir(), ERR_FORMAT, "d2t[5]");
         clear_up();
     }
-    take_apart(HEADS, "eagle3_flat");
+    take_apart("eagle3_flat");
     int64_t before;
     memcpy(&before, bytes_of("d2t") + 8 * sizeof before, sizeof before);
     before--; /* id 9 is then that of 8 */
@@ -267,7 +266,7 @@ END_TEST
 
 START_TEST(a_mask_that_is_no_number_is_refused)
 {
-    take_apart(HEADS, "eagle3_parallel");
+    take_apart("eagle3_parallel");
     bytes_of("mask_hidden")[6] = 0xc0;
     bytes_of("mask_hidden")[7] = 0x7f;
     CHECK_ERR(open_dir(), ERR_FORMAT, "mask_hidden has an element that is no number");
@@ -366,7 +365,7 @@ START_TEST(a_caller_decides_what_a_file_does_not_say)
 {
     struct checkpoint *ck;
     const struct head_options options = {.norm_before_residual = HEAD_YES};
-    take_apart(HEADS, "eagle3_qwen3");
+    take_apart("eagle3_qwen3");
     json_object_del(config, "norm_before_residual");
     put_together();
     CHECK_OK(checkpoint_open_head(&ck, dir, &options, &err));
@@ -379,7 +378,7 @@ END_TEST
 START_TEST(tensors_of_pytorch_are_refused_with_the_way_out)
 {
     char path[512];
-    take_apart(HEADS, "eagle3_flat");
+    take_apart("eagle3_flat");
     put_together();
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
     unlink(path);

@@ -4,7 +4,6 @@
 #include "model/checkpoint/head_readings.h"
 #include "tests/support/head_folder.h"
 
-#define HEADS  SOURCE_DIR "/tests/golden/place_heads/"
 #define MODELS SOURCE_DIR "/tests/golden/models/"
 
 START_TEST(golden_heads_are_what_they_are)
@@ -26,7 +25,7 @@ START_TEST(golden_heads_are_what_they_are)
         struct head_reading readings[HEAD_READINGS_MAX];
         char path[512];
         int n = 0;
-        snprintf(path, sizeof path, HEADS "%s", wanted[i].name);
+        snprintf(path, sizeof path, PLACE_HEADS "%s", wanted[i].name);
         CHECK_OK(checkpoint_open_head(&ck, path, NULL, &err));
         const struct head_config *head = checkpoint_head(ck);
         ck_assert_str_eq(head_format_name(head), wanted[i].format);
@@ -59,7 +58,7 @@ START_TEST(a_target_lends_its_lm_head_with_its_scale)
     struct checkpoint *target, *ck;
     CHECK_OK(checkpoint_open(&target, MODELS "llama_tied", &err));
     const struct head_options options = {.target = target};
-    CHECK_OK(checkpoint_open_head(&ck, HEADS "blockwise", &options, &err));
+    CHECK_OK(checkpoint_open_head(&ck, PLACE_HEADS "blockwise", &options, &err));
     const struct head_config *head = checkpoint_head(ck);
     ck_assert_int_eq(head->logits_from, HEAD_LENT);
     ck_assert_int_eq(head->n_columns, checkpoint_config(target)->vocab_size);
@@ -94,7 +93,7 @@ START_TEST(wrong_values_in_a_config_are_refused)
         {"medusa_listed", "num_heads", "1025", ERR_FORMAT, "num_heads"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        CHECK_ERR(open_with_key(HEADS, cases[i].head, cases[i].key, cases[i].value), cases[i].code,
+        CHECK_ERR(open_with_key(cases[i].head, cases[i].key, cases[i].value), cases[i].code,
                   cases[i].part);
     }
 }
@@ -103,10 +102,10 @@ END_TEST
 /* The numbers of a Medusa config are those of its training, which many files do not have. */
 START_TEST(numbers_that_tensors_contradict_are_not_believed)
 {
-    CHECK_OK(open_with_key(HEADS, "medusa_repeated", "medusa_num_heads", "7"));
-    CHECK_OK(open_with_key(HEADS, "medusa_repeated", "medusa_num_layers", "1"));
-    CHECK_OK(open_with_key(HEADS, "medusa_repeated", "medusa_num_layers", "nothing"));
-    CHECK_OK(open_with_key(HEADS, "medusa_listed", "num_hidden_layers", "1"));
+    CHECK_OK(open_with_key("medusa_repeated", "medusa_num_heads", "7"));
+    CHECK_OK(open_with_key("medusa_repeated", "medusa_num_layers", "1"));
+    CHECK_OK(open_with_key("medusa_repeated", "medusa_num_layers", "nothing"));
+    CHECK_OK(open_with_key("medusa_listed", "num_hidden_layers", "1"));
 }
 END_TEST
 
@@ -135,8 +134,8 @@ START_TEST(missing_and_unknown_tensors_are_refused_by_their_names)
          "lm_head.weight must be a matrix"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        CHECK_ERR(open_renamed(HEADS, cases[i].head, cases[i].tensor, cases[i].other),
-                  cases[i].code, cases[i].part);
+        CHECK_ERR(open_renamed(cases[i].head, cases[i].tensor, cases[i].other), cases[i].code,
+                  cases[i].part);
     }
 }
 END_TEST
@@ -159,7 +158,7 @@ START_TEST(shapes_that_do_not_fit_are_refused)
         {"blockwise", "output.bias", "[64, 3]", "has shape [64, 3]"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        take_apart(HEADS, cases[i].head);
+        take_apart(cases[i].head);
         json_t *entry = json_object_get(header, cases[i].tensor);
         ck_assert_ptr_nonnull(entry);
         json_object_set_new(entry, "shape", json_loads(cases[i].shape, 0, NULL));
@@ -171,7 +170,7 @@ END_TEST
 
 START_TEST(more_heads_than_a_round_has_places_are_refused)
 {
-    take_apart(HEADS, "medusa_repeated");
+    take_apart("medusa_repeated");
     for (int i = 2; i <= PLACES_MAX; i++) {
         char name[64];
         snprintf(name, sizeof name, "%d.0.linear.weight", i);
@@ -197,7 +196,7 @@ START_TEST(a_head_of_another_target_is_refused)
         snprintf(path, sizeof path, MODELS "%s", cases[i].target);
         CHECK_OK(checkpoint_open(&target, path, &err));
         const struct head_options options = {.target = target};
-        snprintf(path, sizeof path, HEADS "%s", cases[i].head);
+        snprintf(path, sizeof path, PLACE_HEADS "%s", cases[i].head);
         CHECK_ERR(open_head(path, &options), ERR_FORMAT, cases[i].part);
         checkpoint_close(target);
     }
@@ -207,7 +206,7 @@ END_TEST
 START_TEST(tensors_of_pytorch_are_refused_with_the_way_out)
 {
     char path[512];
-    take_apart(HEADS, "medusa_repeated");
+    take_apart("medusa_repeated");
     put_together();
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
     unlink(path);
