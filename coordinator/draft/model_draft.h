@@ -122,7 +122,7 @@ int model_draft_step(struct model_draft *d, const struct feeding *feedings, int 
 int model_draft_plan_feeding(struct model_draft *d, struct feeding *feeding, struct sequence *seq,
                              int position, struct error *err);
 
-/* ---- model_draft_head.c ---- */
+/* ---- model_draft_feed.c ---- */
 
 /* The first token of the sequence that has not been read, or that has no row. */
 int model_draft_first_unread(const struct model_draft *d, const struct sequence *seq);
@@ -135,7 +135,7 @@ int model_draft_readable(const struct model_draft *d, const struct sequence *seq
  * position `base`, are there. */
 bool model_draft_has_features(const struct model_draft *d, const struct feeding *feeding, int base);
 
-/* The guesses of a round are made: what was read with outputs in place of features is read again. */
+/* The guesses of a round are made: rows with outputs in place of features are read again. */
 void model_draft_end_guesses(const struct model_draft *d, struct draft_lane *lanes, int n);
 
 /* Sets the features that a lane of a step reads: those of number `lane`, whose feeding it is. */

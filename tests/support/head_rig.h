@@ -148,7 +148,7 @@ static inline void head_rig_feed(struct head_rig *rig, const int32_t *blocks, in
         const struct forward_lane lane = {
             .position = at, .n_tokens = n, .tokens = rig->tokens + at, .blocks = blocks};
         const struct forward_features features = {.target = head_rig_features(rig, at),
-                                                 .n_target = n};
+                                                  .n_target = n};
         const struct forward_row row = {0, n - 1};
         CHECK_OK(model_forward_head(rig->model, &lane, &features, 1, &row, 1, &err));
         at += n;

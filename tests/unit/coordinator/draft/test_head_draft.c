@@ -280,7 +280,7 @@ START_TEST(guesses_after_siblings_read_the_outputs_of_their_paths)
 }
 END_TEST
 
-/* What one text has read serves another that begins alike, but not one whose first token differs,
+/* KV that one text has serves another that begins alike, but not one whose first token differs,
  * although the head's rows have no place for that. */
 START_TEST(equal_beginnings_are_read_once)
 {

@@ -280,7 +280,7 @@ static void check_damaged_tensors(const char *name, int n_shared)
     const char *tensor;
     json_t *entry;
     int n_found = 0, n_unread = 0;
-    take_apart(HEADS, name);
+    take_apart(name);
     put_together();
     json_object_foreach(header, tensor, entry)
     {
@@ -326,7 +326,7 @@ START_TEST(what_a_model_shares_with_its_mtp_layer_is_not_read_again)
     CHECK_OK(checkpoint_open_head(&ck, HEADS "mimo", NULL, &err));
     CHECK_OK(head_numbers_check(ck, &err));
     checkpoint_close(ck);
-    take_apart(HEADS, "mimo");
+    take_apart("mimo");
     bytes_of("model.embed_tokens.weight")[1] = 0xff;
     bytes_of("model.embed_tokens.weight")[0] = 0x81;
     put_together();
