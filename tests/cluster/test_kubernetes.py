@@ -243,6 +243,16 @@ class Chart(unittest.TestCase):
                 self.assertGreater(len(rendered), 8)
                 self.assertEqual(World.problems(rendered), [])
 
+    def test_a_head_takes_the_place_of_the_draft(self):
+        rendered = kubernetes_schema.render_chart(CHART, {"coordinator": {"head": "/models/head"}},
+                                                  NAMESPACE)
+        self.assertEqual(World.problems(rendered), [])
+        [args] = [container["args"] for item in rendered if item["kind"] == "Deployment"
+                  for container in item["spec"]["template"]["spec"]["containers"]]
+        self.assertIn("--head=/models/head", args)
+        self.assertIn("--tokenizer=/models/target", args)
+        self.assertFalse([arg for arg in args if arg.startswith("--draft=")])
+
     def test_values_that_make_no_sense_are_refused(self):
         import helm_python
         for values in ({"grups": 2}, {"group": {"ranks": "two"}}, {"group": {"ranks": 0}},

@@ -19,7 +19,12 @@
     - --http=0.0.0.0:8000
     - --metrics=0.0.0.0:9401
     - --target={{ include "outrider.target" . }}
+    {{- if .Values.coordinator.head }}
+    - --head={{ .Values.coordinator.head }}
+    - --tokenizer={{ .Values.models.target }}
+    {{- else }}
     - --draft={{ .Values.coordinator.draft }}
+    {{- end }}
     - --drain-timeout={{ .Values.drainTimeout }}
     - --log-format=json
     {{- if .Values.cells }}
