@@ -30,6 +30,7 @@
 #include "coordinator/store/jobs.h"
 #include "http/metrics_server.h"
 #include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/head.h"
 #include "model/checkpoint/layers.h"
 #include "model/checkpoint/served_name.h"
 #include "model/gguf/gguf.h"
@@ -96,12 +97,18 @@ out:
     return rc;
 }
 
-/* A head is a draft of its own kind. */
+/* A head is a draft of its own kind, which has an option of its own. */
 static int name_head(struct coordinator *c, struct error *err)
 {
     const char *prefix = "head:";
     int rc = 0;
-    if (!c->options.head) return 0;
+    if (!c->options.head) {
+        if (!checkpoint_is_head_folder(c->options.draft)) return 0;
+        return error_set(err, ERR_ARGUMENT,
+                         "%s is a head: name it with --head in place of --draft, and the folder of "
+                         "its target with --tokenizer",
+                         c->options.draft);
+    }
     size_t size = strlen(prefix) + strlen(c->options.head) + 1;
     TRY(mem_array(&c->head_name, size, 1, err));
     snprintf(c->head_name, size, "%s%s", prefix, c->options.head);
@@ -552,7 +559,7 @@ static void show_ready(const struct coordinator *c)
     bool has_kernels = c->drafter && c->drafter->kernels;
     bool guesses = c->drafter || strcmp(c->options.lookup, "none") != 0;
     log_line(LOG_LEVEL_INFO, "ready",
-             "address=%s http=%s draft=%s lookup=%s head_tokens=%d draft_passes=%s strategy=%s "
+             "address=%s http=%s draft=%s lookup=%s draft_vocab=%d draft_passes=%s strategy=%s "
              "k=%d workers=%d kernels=%s "
              "kernels_reason=\"%s\" threads=%d pin=%s metrics=%s",
              gateway_address(c->gateway), c->openai ? openai_address(c->openai) : "off",

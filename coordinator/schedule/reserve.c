@@ -92,8 +92,27 @@ static bool gives_way(const struct planning *p, const struct sequence *other,
     return other->id > seq->id;
 }
 
-/* The youngest sequence that gives way to seq gives up what the draft knows of it, which can be
- * read again. What was set aside for lanes[n_reserved] of the plan stays. */
+/* Takes away what the draft knows of a sequence. It can be read again, unless the draft reads
+ * features: they are shown once, as the target computes them. So a text whose guesses must not
+ * depend on company gives up its place, too, and both models read it again; others go on plain. */
+static void take_draft_kv(struct planning *p, struct sequence *seq)
+{
+    struct drafter *model = p->s->drafters->model;
+    if (model->features && planning_has_model(p, seq) && !planning_is_planned(seq) &&
+        seq->n_tokens < drafter_limit(model)) {
+        places_evict(seq, p->s->target_pool, p->s->drafters);
+        return;
+    }
+    drafter_forget(model, seq->slot);
+    seq->n_draft_kv = 0;
+    seq->draft_forgot = true;
+    if (!model->features || seq->lost_draft) return;
+    seq->lost_draft = true;
+    seq->speculation_off = "the draft's KV cache has no room for it (--draft-kv-tokens)";
+}
+
+/* The youngest sequence that gives way to seq gives up what the draft knows of it. What was set
+ * aside for lanes[n_reserved] of the plan stays. */
 static bool free_draft_kv(struct planning *p, const struct sequence *seq, int n_reserved)
 {
     for (int i = p->n - 1; i >= 0; i--) {
@@ -107,13 +126,7 @@ static bool free_draft_kv(struct planning *p, const struct sequence *seq, int n_
         }
         if (is_used || !gives_way(p, other, seq)) continue;
         if (reading >= 0) drop_reading(p->plan, reading);
-        drafter_forget(p->s->drafters->model, other->slot);
-        other->n_draft_kv = 0;
-        other->draft_forgot = true;
-        if (p->s->drafters->model->features) {
-            other->lost_draft = true; /* they come once */
-            other->speculation_off = "the draft's KV cache has no room for it (--draft-kv-tokens)";
-        }
+        take_draft_kv(p, other);
         return true;
     }
     return false;

@@ -142,6 +142,17 @@ wrong_draft() { # the last line says why
         tail -n 1 "$work/err" | grep -q 'coordinator ended .*: there is no folder /nowhere'
 }
 
+# A head that the test makes drafts for the default target: the same text, with guesses that stay.
+head_text() {
+    python3 "$root/tests/support/bigram_head.py" "$work/head" &&
+        timeout -k 5 60 "$run" -T 1 --head "$work/head" -K 4 "$prompt" --temperature 0 -n 60 \
+            >"$work/out" 2>"$work/err" &&
+        timeout -k 5 60 "$run" -T 1 -K 0 "$prompt" --temperature 0 -n 60 -q >"$work/out2" \
+            2>"$work/err2" &&
+        cmp -s "$work/out" "$work/out2" && grep -q '^alpha  *0\.[0-9]*[1-9]' "$work/err" &&
+        rm -r "$work/head" && nothing_left
+}
+
 # deploy/mpirun/group ends, instead of starting again, with one line.
 hopeless_group() { # hopeless_group STATUS PART OPTION...
     local status=$1 part=$2
@@ -228,6 +239,8 @@ lost_worker
 report $? "a lost worker is a failure with its log"
 wrong_model
 report $? "a wrong model is a failure with one line"
+head_text
+report $? "a head drafts, and the text is that of plain decoding"
 wrong_draft
 report $? "a wrong draft is a failure whose last line says why"
 hopeless_group 78 /nowhere --model /nowhere

@@ -155,6 +155,14 @@ class One(Fixture):
                          "--listen", self.address)
         self.check_final(one, "there is no folder /nowhere")
 
+    def test_a_head_is_named_to_the_coordinator_together_with_the_target(self):
+        for words, sentence in ((["--head", "/nowhere"], "there is no folder /nowhere"),
+                                (["--head", os.path.join(TALES, "target")], "no head")):
+            one = self.start("one", os.path.join(SCRIPTS, "one"), "--build", BUILD, "-T", "1",
+                             "--target", os.path.join(TALES, "target"), *words, "--listen",
+                             self.address)
+            self.check_final(one, sentence)
+
     def test_an_address_that_cannot_be_bound_ends_the_job(self):
         one = self.start("one", os.path.join(SCRIPTS, "one"), "--build", BUILD, "-T", "2",
                          "--target", os.path.join(TALES, "target"), "--draft", "none",

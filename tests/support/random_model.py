@@ -9,7 +9,7 @@ import sys
 from safetensors_file import read_header, write_tensors
 
 
-def _bf16(values):
+def bf16(values):
     """The upper halves of float32 numbers, little-endian."""
     single = array.array("f", values)
     if sys.byteorder == "big":
@@ -27,8 +27,8 @@ def _tensor(shape, generator, deviation):
     for size in shape:
         count *= size
     if len(shape) == 1:
-        return _bf16([1.0] * count)
-    return _bf16([generator.gauss(0.0, deviation) for _ in range(count)])
+        return bf16([1.0] * count)
+    return bf16([generator.gauss(0.0, deviation) for _ in range(count)])
 
 
 def write_random_model(folder, like, seed, deviation=0.05):
