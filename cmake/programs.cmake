@@ -47,11 +47,12 @@ outrider_room(engine FOLDERS coordinator/engine LINK outrider_round)
 outrider_room(coordinator FOLDERS coordinator EXCLUDE "/main\\.c$"
   LINK outrider_engine outrider_grpc outrider_openai)
 outrider_room(client FOLDERS client client/jobs client/plan client/link client/figures client/bench
-  client/record client/replay EXCLUDE "/main\\.c$"
+  client/record EXCLUDE "/main\\.c$"
   LINK outrider_proto outrider_rpc outrider_speculation outrider_lookup outrider_tokenizer
        outrider_export)
-# The one command that computes with a model.
+# The commands that compute with a model.
 outrider_room(skip FOLDERS client/skip LINK outrider_client outrider_model)
+outrider_room(replay FOLDERS client/replay LINK outrider_client outrider_model)
 
 foreach(program coordinator worker client)
   add_executable(outrider-${program} ${program}/main.c)
@@ -61,7 +62,7 @@ foreach(program coordinator worker client)
 endforeach()
 # main.c opens the world of --target mpi; coordinator_open is given it.
 target_link_libraries(outrider-coordinator PRIVATE outrider_comm_mpi)
-target_link_libraries(outrider-client PRIVATE outrider_skip)
+target_link_libraries(outrider-client PRIVATE outrider_skip outrider_replay)
 set_target_properties(outrider-client PROPERTIES OUTPUT_NAME outrider)
 
 # The ranks of one container; it starts mpirun and needs no library of it.

@@ -38,3 +38,8 @@ bool recording_is_whole(const struct recording *recording);
 int recording_write(const struct recording *recording, const char *path,
                     const struct feature_wish *wish, const struct service_description *served,
                     struct error *err);
+
+/* Reads ids, n_prompt and features of a file, and which columns these have. Errors: ERR_NOT_FOUND,
+ * ERR_IO, ERR_FORMAT it is no such file, ERR_NO_MEMORY. */
+int recording_read(struct recording *recording, struct feature_wish *wish, const char *path,
+                   struct error *err);

@@ -149,6 +149,46 @@ def check_distribution(world, build):
                     f"found in 9 of 10 cases; {n_kept} of {n_made} guesses stay")
 
 
+def check_replay(world, head, folder):
+    """`outrider replay` makes the rounds that the server makes, from recorded features."""
+    prompts, out = os.path.join(folder, "prompts"), os.path.join(folder, "recorded")
+    kind, n_tokens = KINDS["greedy"], 60
+    with open(prompts, "w", encoding="ascii") as file:
+        file.write("\n".join(json.dumps({"prompt_ids": ids}) for ids in kind.prompts))
+    use(world, head, "--serve-features")
+    total = world.texts("greedy", n_draft=4, max_tokens=n_tokens)
+
+    def record(out, boundaries):
+        done = world.cluster.outrider(
+            "record", "--prompts", prompts, "--out", out, "--boundaries", boundaries, "-n",
+            str(n_tokens), "--temperature", "0", "--ignore-eos")
+        assert done.returncode == 0, done.stderr
+        return sorted(glob.glob(os.path.join(out, "*.safetensors")))
+
+    def replay(files, *words):
+        return world.cluster.outrider("replay", "--head", head, *words, "-K", "4", "--json", *files)
+
+    boundaries = range(7) # all that there are: the head finds its own
+    files = record(out, ",".join(map(str, boundaries)))
+    told = json.loads(replay(files, "-m", TARGET).stdout)
+    [drafter] = told["drafters"]
+    n_kept = sum(kept for _, kept in drafter["tested_accepted"])
+    tested = [n for n, _ in drafter["tested_accepted"]]
+    world.check((told["texts"], told["tokens"], told["rounds"], n_kept) ==
+                (len(kind.prompts), total.completion_tokens, total.rounds, total.accepted),
+                f"a replay makes the same {total.rounds} rounds, in which {n_kept} guesses stay; "
+                f"guesses that were tested: {tested}")
+    shutil.rmtree(out)
+    few = record(out, "2")
+    for files, words, part in ((files[:1], [], "--model is missing"),
+                               (few, ["-m", TARGET], "reads boundary 4, which"),
+                               ([os.path.join(head, "model.safetensors")], ["-m", TARGET],
+                                "is no text of outrider record"),
+                               ([prompts], ["-m", TARGET], "prompts")):
+        done = replay(files, *words)
+        world.check(done.returncode != 0 and part in done.stderr, done.stderr.strip())
+
+
 # ---- what is refused ----
 
 def refusal(world, *flags):
@@ -222,6 +262,7 @@ def near_one(world, heads, made, folder):
         check_distribution(world, world.cluster.build)
         check_planned(world, head)
         check_trees(world, head)
+    check_replay(world, heads[0], folder)
     check_refusals(world, heads[0], folder)
 
 

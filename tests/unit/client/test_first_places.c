@@ -1,4 +1,4 @@
-/* ctest: labels=quick,memory libs=client timeout=60 */
+/* ctest: labels=quick,memory libs=replay timeout=60 */
 /* First places of the last few tokens: those that a search of the whole text finds. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* ctest: labels=quick libs=client timeout=60 */
+/* ctest: labels=quick libs=replay timeout=60 */
 /* Replays of recorded texts: what is read, and that the rounds add up to the texts. */
 #include <stdio.h>
 #include <stdlib.h>
