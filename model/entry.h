@@ -7,6 +7,7 @@
 
 #include "model/backend/backend.h"
 #include "model/checkpoint/config/head_config.h"
+#include "model/fc.h"
 #include "model/weights.h"
 
 /* Zeroed: the model is no head. */
@@ -17,8 +18,7 @@ struct entry {
     int max_tokens;
     size_t capacity;   /* rows of the buffers in the backend's memory */
     float *embedded;   /* [D] */
-    float *features;   /* [A Ht]; NULL: not normed */
-    uint16_t *normed;  /* [A Ht]; NULL: not normed */
+    struct fc fc;      /* zeroed: without fc the features go to the residual stream */
     uint16_t *joined;  /* [2 D] the embedding and the feature, in the head's order */
     uint16_t *host;    /* [max_tokens][width] of the step; host memory, like the next one */
     int32_t *recycled; /* [max_tokens] */
@@ -33,7 +33,8 @@ void entry_close(struct entry *entry, struct backend *be);
 
 /* A step begins. */
 void entry_begin(struct entry *entry);
-/* Places the features of rows first .. + n: [n][A Ht], or [n][D] where they are recycled. */
+/* Places the features of rows first .. + n: [n][A Ht], or [n][D] where they are in place of what fc
+ * makes of features. */
 void entry_place(struct entry *entry, int first, int n, const uint16_t *features, bool is_recycled);
 
 /* Fills the residual stream x [N][D], and h [N][D] where the first layer reads that. */

@@ -21,12 +21,15 @@ static int number_wish(struct kept_features *kept, const struct feature_wish *wi
 int kept_features_set(struct kept_features *kept, struct backend *be,
                       const struct feature_wish *wish, int n_rows, int dim, struct error *err)
 {
-    int rc = 0, n_columns = wish ? feature_wish_columns(wish) : 0;
+    int rc = 0;
     uint16_t *rows;
-    size_t bytes = (size_t)n_columns * (size_t)n_rows * (size_t)dim * sizeof *kept->rows;
-    kept->wish = (struct feature_wish){0};
+    kept->wish = kept->kept = (struct feature_wish){0};
     kept->variant = 0;
-    if (n_columns == 0) return 0;
+    if (!wish || feature_wish_is_empty(wish)) return 0;
+    struct feature_wish all = feature_wish_kept(wish);
+    size_t width = feature_wish_width(&all, dim);
+    if (wish->projection.key.digest) width += (size_t)wish->projection.key.width;
+    size_t bytes = (size_t)n_rows * width * sizeof *kept->rows;
     if (bytes > kept->bytes) {
         TRY(backend_buffer(be, &rows, bytes, err)); /* the old one serves earlier wishes */
         kept_features_close(kept, be);
@@ -37,6 +40,7 @@ int kept_features_set(struct kept_features *kept, struct backend *be,
     kept->n_rows = n_rows;
     kept->dim = dim;
     kept->wish = *wish;
+    kept->kept = all;
     kept->variant = number_wish(kept, wish);
 out:
     return rc;

@@ -17,7 +17,11 @@ struct kept_features {
         struct feature_wish wish;
         int variant;
     } known[FEATURE_VARIANTS];
-    uint16_t *rows; /* [columns][n_rows][dim] in the backend's memory */
+    /* The columns that are kept for it, among them those that its projection reads. */
+    struct feature_wish kept;
+    /* [columns of `kept`][n_rows][dim], then [n_rows][width] that is projected; in the backend's
+     * memory */
+    uint16_t *rows;
     size_t bytes;
     int n_rows, dim;
 };
@@ -29,8 +33,14 @@ int kept_features_set(struct kept_features *kept, struct backend *be,
                       const struct feature_wish *wish, int n_rows, int dim, struct error *err);
 void kept_features_close(struct kept_features *kept, struct backend *be);
 
-/* The rows of a column, [n_rows][dim]. */
+/* The rows of a column of `kept`, [n_rows][dim]; after the last column those that are projected. */
 static inline uint16_t *kept_features_column(const struct kept_features *kept, int column)
 {
     return kept->rows + (size_t)column * (size_t)kept->n_rows * (size_t)kept->dim;
+}
+
+/* The column of `kept` that has the boundary; -1: the normed feature. */
+static inline int kept_features_find(const struct kept_features *kept, int boundary)
+{
+    return boundary < 0 ? kept->kept.n : feature_wish_column(&kept->kept, boundary);
 }

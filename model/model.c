@@ -12,6 +12,7 @@
 #include "model/head_numbers.h"
 #include "model/numerics/numerics.h"
 #include "model/places.h"
+#include "model/projection.h"
 #include "model/rope.h"
 #include "model/weights.h"
 
@@ -73,6 +74,8 @@ struct model {
     float *query_scale;           /* [max_tokens]; NULL: q is not scaled */
     struct answer_item *items;    /* [max_rows * n_local] */
     struct kept_features features;
+    struct projection projection; /* that options.projection says */
+    struct projection_key own_fc; /* of a head */
     int n_rows;
     int64_t collective_us;
 };
@@ -159,6 +162,7 @@ static void close_buffers(struct model *m)
         if (m->kv[i]) m->be->ops->buffer_close(m->be, m->kv[i], m->kv_bytes);
     }
     kept_features_close(&m->features, m->be);
+    projection_close(&m->projection, m->be);
     free(m->kv);
     free(m->lanes);
     free(m->trees);
@@ -282,6 +286,9 @@ int model_open(struct model **model, const struct checkpoint *ck, struct comm *c
     m->attention_dim = m->shard.n_heads * m->cfg->head_dim;
     m->qkv_dim = m->attention_dim + 2 * m->shard.n_kv_heads * m->cfg->head_dim;
     TRY(open_buffers(m, err));
+    if (options->projection) {
+        TRY(projection_open(&m->projection, options->projection, ck, options->max_tokens, be, err));
+    }
     bool has_columns = checkpoint_head(ck) && !checkpoint_head_is_chosen(ck);
     const struct weights_wish wish = {.head_ids = has_columns ? NULL : m->options.head_ids,
                                       .witnessed = options->witnessed};
@@ -290,6 +297,7 @@ int model_open(struct model **model, const struct checkpoint *ck, struct comm *c
     } else {
         TRY(weights_open(&m->weights, ck, &m->shard, &wish, be, err));
     }
+    if (m->entry.head) m->own_fc = projection_key_of(ck, &m->weights.digests);
     *model = m;
     m = NULL;
 out:
@@ -469,7 +477,7 @@ static int forward_step(struct model *m, const struct backend_step *step, struct
 {
     const struct backend_ops *ops = m->be->ops;
     const struct model_config *cfg = m->cfg;
-    const struct feature_wish *wish = &m->features.wish;
+    const struct feature_wish *wish = &m->features.kept;
     int rc = 0, column = 0;
     if (m->entry.head) {
         entry_forward(&m->entry, m->be, step, &m->weights, cfg->norm_eps, m->x, m->h);
@@ -485,6 +493,9 @@ static int forward_step(struct model *m, const struct backend_step *step, struct
     }
     if (column < wish->n) keep_column(m, column++, NULL, step->n); /* after the last layer */
     if (wish->normed) keep_column(m, column, m->weights.final_norm.data, step->n);
+    if (m->features.wish.projection.key.digest) {
+        projection_forward(&m->projection, m->be, &m->features, step->n);
+    }
     if (step->n_rows > 0) {
         ops->rmsnorm_rows(m->be, step, m->x, m->weights.final_norm.data, cfg->norm_eps, cfg->dim,
                           m->h);
@@ -540,7 +551,10 @@ out:
 
 int model_keep_features(struct model *m, const struct feature_wish *wish, struct error *err)
 {
+    int rc = kept_features_set(&m->features, m->be, NULL, 0, 0, err);
     assert(!wish || wish->n == 0 || wish->boundaries[wish->n - 1] <= m->cfg->n_layers);
+    if (wish && !rc) rc = projection_check_wish(&m->projection, wish, err);
+    if (rc || !wish) return rc;
     return kept_features_set(&m->features, m->be, wish,
                              m->be->ops->capacity(m->be, m->options.max_tokens), m->cfg->dim, err);
 }
@@ -553,15 +567,34 @@ int model_keep_output(struct model *m, struct error *err)
     return model_keep_features(m, &wish, err);
 }
 
+static const uint16_t *read_kept(struct model *m, int column, size_t width, int first, int n)
+{
+    assert(first >= 0 && n >= 0 && first + n <= m->options.max_tokens);
+    const uint16_t *rows = kept_features_column(&m->features, column) + (size_t)first * width;
+    const void *data = rows;
+    data = m->be->ops->read(m->be, data, (size_t)n * width / 2); /* of two bf16 each */
+    return data;
+}
+
 const uint16_t *model_features(struct model *m, int column, int first, int n)
 {
-    size_t dim = (size_t)m->cfg->dim;
-    assert(column >= 0 && column < feature_wish_columns(&m->features.wish));
-    assert(first >= 0 && n >= 0 && first + n <= m->options.max_tokens);
-    const uint16_t *rows = kept_features_column(&m->features, column) + (size_t)first * dim;
-    const void *data = rows;
-    data = m->be->ops->read(m->be, data, (size_t)n * dim / 2); /* two bf16 are as long as a float */
-    return data;
+    const struct feature_wish *wish = &m->features.wish;
+    assert(column >= 0 && column < feature_wish_columns(wish));
+    int boundary = column < wish->n ? wish->boundaries[column] : -1;
+    return read_kept(m, kept_features_find(&m->features, boundary), (size_t)m->cfg->dim, first, n);
+}
+
+const uint16_t *model_projected(struct model *m, int first, int n)
+{
+    const struct kept_features *kept = &m->features;
+    assert(kept->wish.projection.key.digest);
+    return read_kept(m, feature_wish_columns(&kept->kept), (size_t)kept->wish.projection.key.width,
+                     first, n);
+}
+
+struct projection_key model_projection(const struct model *m)
+{
+    return m->entry.head ? m->own_fc : m->projection.key;
 }
 
 static int forward_places(struct model *m, const struct forward_lane *lanes,
@@ -733,7 +766,7 @@ int model_dim(const struct model *m)
 
 size_t model_weight_bytes(const struct model *m)
 {
-    return m->weights.bytes;
+    return m->weights.bytes + m->projection.bytes;
 }
 
 const struct part_digest *model_digests(const struct model *model)

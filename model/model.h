@@ -37,6 +37,11 @@ struct model_options {
      * weights are read. */
     const struct model *like;
 
+    /* A head whose fc this model applies to its features for those who wish so (struct
+     * feature_projection); NULL: none. It may have been opened without its target and must outlive
+     * the model. Only a rank whose features are read needs it. */
+    const struct checkpoint *projection;
+
     /* Bit r: also digests what rank r reads, in this rank's copy of the model (model_witnessed). */
     unsigned witnessed;
 };
@@ -63,9 +68,11 @@ struct forward_lane {
 };
 
 /* Features that the rows of a head's lane (model/checkpoint/head.h) read besides tokens[n_tokens],
- * bf16: of its first n_target rows those of the target, [n_target][A Ht], and of all others outputs
- * of the head itself, [n_tokens - n_target][D]. The feature of a row is that of the position before
- * tokens[i], which is also the row's own position. */
+ * bf16: of its first n_target rows those of the target, [n_target][A Ht], and of all others
+ * [n_tokens - n_target][D] in place of what fc makes of such features: outputs of the head itself,
+ * or features that the target has projected (model_projected), which give the same bits as those
+ * that they were made of. The feature of a row is that of the position before tokens[i], which is
+ * also the row's own position. */
 struct forward_features {
     const uint16_t *target;
     int n_target;
@@ -120,8 +127,11 @@ int model_forward_head(struct model *model, const struct forward_lane *lanes,
 /* Says of which boundaries the next steps keep the features (NULL: of none, which is the state
  * after model_open). Steps cost nothing for it otherwise. The boundaries are at most n_layers. All
  * ranks have the same residual stream, so a rank may be asked alone. Errors: ERR_NO_MEMORY,
- * ERR_UNAVAILABLE; then none are kept. */
+ * ERR_UNAVAILABLE, ERR_ARGUMENT a projection that this model does not have; then none are kept. */
 int model_keep_features(struct model *model, const struct feature_wish *wish, struct error *err);
+
+/* The fc of a head, or that which a target applies to its features; digest 0: there is none. */
+struct projection_key model_projection(const struct model *model);
 
 /* As model_keep_features, for a head: its only column is the output that later rows read in place
  * of the target's features, of the last layer or of the final norm. A head of places has none. */
@@ -131,6 +141,9 @@ int model_keep_output(struct model *model, struct error *err);
  * lanes, in column `column` of the wish that it had: [n][D] bf16. Host memory, valid until the next
  * call of this function, model_logits, model_answer or model_forward; NULL: the device is lost. */
 const uint16_t *model_features(struct model *model, int column, int first, int n);
+
+/* As model_features, for what the wish's projection has made of the rows: [n][width]. */
+const uint16_t *model_projected(struct model *model, int first, int n);
 
 /* A wish about row `row` of the last step. */
 struct row_query {

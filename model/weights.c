@@ -259,6 +259,15 @@ out:
     return rc;
 }
 
+int weights_check_form(const struct checkpoint *ck, const struct backend *be, struct error *err)
+{
+    enum weight_form stored = checkpoint_config(ck)->stored;
+    if (stored == WEIGHTS_BF16 || stored == be->ops->form) return 0;
+    return error_set(
+        err, ERR_UNSUPPORTED, "%s is stored in %s, which --device %s does not compute in %s",
+        checkpoint_name(ck), weight_form_name(stored), be->ops->name, be->ops->arithmetic);
+}
+
 int weights_open(struct model_weights *w, const struct checkpoint *ck, const struct shard *shard,
                  const struct weights_wish *wish, struct backend *be, struct error *err)
 {
@@ -280,11 +289,7 @@ int weights_open(struct model_weights *w, const struct checkpoint *ck, const str
                          "%s: width %d and head width %d must be multiples of %d",
                          checkpoint_name(ck), cfg->dim, cfg->head_dim, WIDTH_UNIT);
     }
-    if (cfg->stored != WEIGHTS_BF16 && cfg->stored != be->ops->form) {
-        return error_set(
-            err, ERR_UNSUPPORTED, "%s is stored in %s, which --device %s does not compute in %s",
-            checkpoint_name(ck), weight_form_name(cfg->stored), be->ops->name, be->ops->arithmetic);
-    }
+    TRY(weights_check_form(ck, be, err));
     TRY(weights_cache_open(&w->cache, ck, shard, wish->head_ids, be, err));
     TRY(digest_table_open(&w->digests, ck, err));
     TRY(mem_array(&w->layers, (size_t)cfg->n_layers, sizeof *w->layers, err));

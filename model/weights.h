@@ -48,6 +48,9 @@ struct weights_wish {
     unsigned witnessed;
 };
 
+/* Errors: ERR_UNSUPPORTED the model is stored in a form that the backend does not compute in. */
+int weights_check_form(const struct checkpoint *ck, const struct backend *be, struct error *err);
+
 /* The checkpoint's pages are released layer by layer, so that the process never holds the weights
  * twice. Keeps be and the checkpoint's mapping (the embedding). Errors: as checkpoint_find;
  * ERR_NO_MEMORY; ERR_UNSUPPORTED a width that the kernels do not take. */

@@ -19,31 +19,54 @@ static int open_vector(struct loader *ld, struct vector *out, const char *name, 
     return loader_open_vector(ld, out, -1, &part, 1);
 }
 
-int entry_weights_open(struct entry_weights *w, struct loader *ld)
+/* A vector of a head that some heads lack. */
+struct entry_vector {
+    bool is_there;
+    enum head_tensor which;
+    struct vector *out;
+    int n;
+};
+
+static int open_vectors(struct loader *ld, const struct entry_vector *vectors, size_t n)
+{
+    int rc = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!vectors[i].is_there) continue;
+        TRY(open_vector(ld, vectors[i].out, ld->head->names[vectors[i].which], vectors[i].n));
+    }
+out:
+    return rc;
+}
+
+int entry_weights_open_fc(struct entry_weights *w, struct loader *ld)
 {
     const struct head_config *head = ld->head;
     const struct head_entry *entry = &head->entry;
-    int dim = ld->cfg->dim, width = entry->n_features * entry->feature_dim, rc = 0;
-    const struct {
-        bool is_there;
-        enum head_tensor which;
-        struct vector *out;
-        int n;
-    } vectors[] = {
+    int width = entry->n_features * entry->feature_dim, rc = 0;
+    const struct entry_vector vectors[] = {
         {entry->norms == FEATURES_NORMED_WHOLE, HEAD_FEATURES_NORM, &w->features_norm, width},
-        {entry->has_fc_bias, HEAD_FC_BIAS, &w->fc_bias, dim},
-        {entry->norms_token, HEAD_TOKEN_NORM, &w->token_norm, dim},
-        {entry->norms_feature, HEAD_FEATURE_NORM, &w->feature_norm, dim},
-        {entry->has_join_bias, HEAD_JOIN_BIAS, &w->join_bias, dim},
+        {entry->has_fc_bias, HEAD_FC_BIAS, &w->fc_bias, ld->cfg->dim},
     };
-    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
-        if (!vectors[i].is_there) continue;
-        TRY(open_vector(ld, vectors[i].out, head->names[vectors[i].which], vectors[i].n));
-    }
+    TRY(open_vectors(ld, vectors, sizeof vectors / sizeof *vectors));
     for (int i = 0; entry->norms == FEATURES_NORMED_APART && i < entry->n_features; i++) {
         TRY(open_vector(ld, &w->feature_norms[i], head->feature_norms[i], entry->feature_dim));
     }
     if (entry->has_fc) TRY(open_matrix(ld, &w->fc, HEAD_FC, width));
+out:
+    return rc;
+}
+
+int entry_weights_open(struct entry_weights *w, struct loader *ld)
+{
+    const struct head_entry *entry = &ld->head->entry;
+    int dim = ld->cfg->dim, rc = 0;
+    const struct entry_vector vectors[] = {
+        {entry->norms_token, HEAD_TOKEN_NORM, &w->token_norm, dim},
+        {entry->norms_feature, HEAD_FEATURE_NORM, &w->feature_norm, dim},
+        {entry->has_join_bias, HEAD_JOIN_BIAS, &w->join_bias, dim},
+    };
+    TRY(entry_weights_open_fc(w, ld));
+    TRY(open_vectors(ld, vectors, sizeof vectors / sizeof *vectors));
     if (entry->has_join) TRY(open_matrix(ld, &w->join, HEAD_JOIN, 2 * dim));
 out:
     return rc;

@@ -15,6 +15,8 @@ struct entry_weights {
     struct vector join_bias;                        /* [D] */
 };
 
-/* Reads the weights of ld->head. Errors: those of weights_open. */
+/* Reads the weights of ld->head: all of them, or those of fc and of the norms before it, where the
+ * head has one. Errors: those of weights_open. */
 int entry_weights_open(struct entry_weights *w, struct loader *ld);
+int entry_weights_open_fc(struct entry_weights *w, struct loader *ld);
 void entry_weights_close(struct entry_weights *w, struct backend *be);

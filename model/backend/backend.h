@@ -274,6 +274,8 @@ struct backend_ops {
                          bool only_recycled);
     /* The step's features in the backend's memory, [N][feature_width], until its end. */
     const uint16_t *(*step_features)(struct backend *be, const struct backend_step *step);
+    /* x[N][x_stride] = h[N][dim], exact. */
+    void (*widen)(struct backend *be, const uint16_t *h, int n, int dim, float *x, size_t x_stride);
     /* On a part of the columns: x += bias, where there is one; x = function(x); h = bf16(rmsnorm(x)
      * * weight), or bf16(x) without a weight, with the bits of rmsnorm; x = h, exact, if it keeps
      * that. */

@@ -17,6 +17,9 @@ enum { RIG_RANKS_MAX = 8, RIG_TOKENS_MAX = 512, RIG_LANES_MAX = 4, RIG_BLOCKS = 
 /* The form of weights, as --weights names it, of the rigs that are opened next. */
 static const char *rig_weights = "bf16";
 
+/* The head whose fc rank 0 of the rigs that are opened next applies; NULL: none. */
+static const struct checkpoint *rig_projection;
+
 struct rig {
     struct checkpoint *ck;
     int n_ranks, n_vocab;
@@ -76,7 +79,8 @@ static inline void *rig_open_rank(void *arg)
                                           .max_tokens = RIG_TOKENS_MAX,
                                           .max_rows = RIG_TOKENS_MAX,
                                           .max_lanes = RIG_LANES_MAX,
-                                          .n_vocab = rig->n_vocab};
+                                          .n_vocab = rig->n_vocab,
+                                          .projection = r->rank == 0 ? rig_projection : NULL};
     r->failed = rig_connect(r) || backend_open(&rig->backends[r->rank], &backend, &r->err) ||
                 model_open(&rig->models[r->rank], rig->ck, rig->comms[r->rank],
                            rig->backends[r->rank], &options, &r->err);

@@ -198,6 +198,7 @@ void cpu_rmsnorm_rows(struct backend *be, const struct backend_step *step, const
 void cpu_feature_rows(struct backend *be, const struct backend_step *step, float *x, int dim,
                       bool only_recycled);
 const uint16_t *cpu_step_features(struct backend *be, const struct backend_step *step);
+void cpu_widen(struct backend *be, const uint16_t *h, int n, int dim, float *x, size_t x_stride);
 void cpu_norm_part(struct backend *be, const struct norm_part *args);
 int cpu_tree_sum(struct backend *be, struct comm *comm, struct slice_sums *sums, int n, int dim,
                  struct error *err);

@@ -102,6 +102,7 @@ static const struct backend_ops cpu_ops = {
     .rmsnorm_rows = cpu_rmsnorm_rows,
     .feature_rows = cpu_feature_rows,
     .step_features = cpu_step_features,
+    .widen = cpu_widen,
     .norm_part = cpu_norm_part,
     .matmul = cpu_matmul,
     .matmul_slices = cpu_matmul_slices,

@@ -140,6 +140,14 @@ const uint16_t *cpu_step_features(struct backend *be, const struct backend_step 
     return step->features;
 }
 
+void cpu_widen(struct backend *be, const uint16_t *h, int n, int dim, float *x, size_t x_stride)
+{
+    (void)be;
+    for (size_t i = 0; i < (size_t)n; i++) {
+        widen_row(h + i * (size_t)dim, dim, x + i * x_stride);
+    }
+}
+
 VARIANTS static void add_bias(float *x, const float *bias, int n)
 {
     for (int i = 0; i < n; i++) {

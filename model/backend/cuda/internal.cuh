@@ -213,6 +213,7 @@ void cuda_rmsnorm_rows(struct backend *be, const struct backend_step *step, cons
 void cuda_feature_rows(struct backend *be, const struct backend_step *step, float *x, int dim,
                        bool only_recycled);
 const uint16_t *cuda_step_features(struct backend *be, const struct backend_step *step);
+void cuda_widen(struct backend *be, const uint16_t *h, int n, int dim, float *x, size_t x_stride);
 void cuda_norm_part(struct backend *be, const struct norm_part *args);
 void cuda_residual_norm(struct backend *be, const struct residual_norm *args);
 void cuda_adjust_logits(struct backend *be, float *logits, size_t stride, int n, float scale,

@@ -326,6 +326,7 @@ static void fill_ops(struct backend_cuda *be)
     ops->rmsnorm_rows = cuda_rmsnorm_rows;
     ops->feature_rows = cuda_feature_rows;
     ops->step_features = cuda_step_features;
+    ops->widen = cuda_widen;
     ops->norm_part = cuda_norm_part;
     ops->matmul = cuda_matmul;
     ops->matmul_slices = cuda_matmul_slices;

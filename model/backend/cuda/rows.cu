@@ -393,16 +393,18 @@ void cuda_norm_part(struct backend *be, const struct norm_part *args)
 
 enum { COPY_THREADS = 256 };
 
-/* x[rows][dim] from rows of `width`; those whose `recycled` is 0 stay, unless it is NULL. */
+/* The first dim elements of x[rows][x_stride] from rows of `width`; those whose `recycled` is 0
+ * stay, unless it is NULL. */
 static __global__ void __launch_bounds__(COPY_THREADS)
-    feature_kernel(const uint16_t *features, int width, const int32_t *recycled, float *x, int dim)
+    feature_kernel(const uint16_t *features, int width, const int32_t *recycled, float *x,
+                   size_t x_stride, int dim)
 {
     int row = static_cast<int>(blockIdx.y);
     int column = static_cast<int>(blockIdx.x) * COPY_THREADS + static_cast<int>(threadIdx.x);
     grid_dependency_launch();
     grid_dependency_wait();
     if (column >= dim || (recycled && !recycled[row])) return;
-    x[static_cast<size_t>(row) * static_cast<size_t>(dim) + static_cast<size_t>(column)] =
+    x[static_cast<size_t>(row) * x_stride + static_cast<size_t>(column)] =
         bf16_to_float(features[static_cast<size_t>(row) * static_cast<size_t>(width) +
                                static_cast<size_t>(column)]);
 }
@@ -416,7 +418,19 @@ void cuda_feature_rows(struct backend *be, const struct backend_step *step, floa
     cuda_launch(cuda, "feature_rows", feature_kernel,
                 dim3(static_cast<unsigned>((dim + COPY_THREADS - 1) / COPY_THREADS), n),
                 dim3(COPY_THREADS), 0, cuda->inputs.features, step->feature_width,
-                only_recycled ? cuda->inputs.recycled : static_cast<const int32_t *>(NULL), x, dim);
+                only_recycled ? cuda->inputs.recycled : static_cast<const int32_t *>(NULL), x,
+                static_cast<size_t>(dim), dim);
+}
+
+void cuda_widen(struct backend *be, const uint16_t *h, int n, int dim, float *x, size_t x_stride)
+{
+    struct backend_cuda *cuda = backend_cuda_of(be);
+    unsigned n_rows = static_cast<unsigned>(cuda_rows(cuda, n));
+    if (n_rows == 0) return;
+    cuda_launch(cuda, "widen", feature_kernel,
+                dim3(static_cast<unsigned>((dim + COPY_THREADS - 1) / COPY_THREADS), n_rows),
+                dim3(COPY_THREADS), 0, h, dim, static_cast<const int32_t *>(NULL), x, x_stride,
+                dim);
 }
 
 const uint16_t *cuda_step_features(struct backend *be, const struct backend_step *step)
