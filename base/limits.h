@@ -29,6 +29,8 @@ enum {
      * one drafter may want, so that a step has room for both. */
     FEATURE_BOUNDARIES_MAX = 16,
     FEATURE_WISH_MAX = FEATURE_BOUNDARIES_MAX / 2,
+    /* The width of what a head's fc makes of them. */
+    PROJECTION_WIDTH_MAX = 1 << 16,
     /* Bytes of features in one reply; the rest of the message is for its rows. */
     FEATURE_BYTES_MAX = 32 << 20,
     /* Logits of one row that are asked for by name. A row under penalties names every token of its

@@ -164,15 +164,22 @@ int codec_read_count(int *n, size_t count, size_t max, const char *field, struct
     return 0;
 }
 
+int codec_read_boundaries(int *out, int *n_out, const uint32_t *boundaries, size_t n, size_t max,
+                          struct error *err)
+{
+    int rc = codec_read_count(n_out, n, max, "boundaries", err);
+    for (int i = 0; i < *n_out && !rc; i++) {
+        int least = i ? out[i - 1] + 1 : 0;
+        rc = codec_read_int(&out[i], boundaries[i], least, UINT16_MAX, "boundaries (ascending)",
+                            err);
+    }
+    return rc;
+}
+
 int codec_read_features(struct feature_wish *wish, const uint32_t *boundaries, size_t n,
                         bool normed, size_t max, struct error *err)
 {
-    int rc = codec_read_count(&wish->n, n, max, "boundaries", err);
-    for (int i = 0; i < wish->n && !rc; i++) {
-        int least = i ? wish->boundaries[i - 1] + 1 : 0;
-        rc = codec_read_int(&wish->boundaries[i], boundaries[i], least, UINT16_MAX,
-                            "boundaries (ascending)", err);
-    }
+    int rc = codec_read_boundaries(wish->boundaries, &wish->n, boundaries, n, max, err);
     wish->normed = normed;
     return rc ? error_wrap(err, "features") : 0;
 }

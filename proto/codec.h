@@ -58,6 +58,10 @@ int codec_read_int(int *out, uint32_t value, int min, int max, const char *field
                    struct error *err);
 /* *n = count when count <= max. */
 int codec_read_count(int *n, size_t count, size_t max, const char *field, struct error *err);
+/* Boundaries of features, ascending, at most `max` in number. */
+int codec_read_boundaries(int *out, int *n_out, const uint32_t *boundaries, size_t n, size_t max,
+                          struct error *err);
+
 /* The fields of a feature wish, whose boundaries ascend and are at most `max` in number; how many
  * layers there are is not known here. */
 int codec_read_features(struct feature_wish *wish, const uint32_t *boundaries, size_t n,

@@ -103,7 +103,7 @@ struct lane_refusal {
     const char *text;
 };
 
-/* Features of one lane: [n_features][columns][D] bf16. */
+/* Features of one lane, [n_features] rows of feature_wish_width elements, bf16. */
 struct lane_features {
     int n; /* elements */
     const uint16_t *data;
@@ -118,8 +118,7 @@ static inline size_t lane_features_bytes(const struct lane_features *features)
 /* Bytes of the features of n rows, and the most rows whose features one reply may hold. */
 static inline size_t features_bytes(const struct feature_wish *wish, int dim, int n)
 {
-    size_t row = (size_t)feature_wish_columns(wish) * (size_t)dim * sizeof(uint16_t);
-    return (size_t)n * row;
+    return (size_t)n * feature_wish_width(wish, dim) * sizeof(uint16_t);
 }
 
 static inline int features_rows_max(const struct feature_wish *wish, int dim)
@@ -153,6 +152,7 @@ struct target_description {
     int n_layers, dim, n_heads, n_kv_heads, head_dim, ffn_dim, vocab_size;
     int rank, n_ranks, n_slices, n_slots, n_kv_blocks, block_tokens, context_limit;
     int max_step_tokens, max_step_rows, n_threads;
+    struct projection_key projection; /* of rank 0: the fc of its head; digest 0: none */
     int window; /* positions that every layer sees at most; 0: some layer sees all */
     uint64_t model_fingerprint, tokenizer_fingerprint;
     /* Digest of the rank's answer to DescribeConventions; not in the message, 0 until somebody has

@@ -207,7 +207,7 @@ static int lanes_decode(const Outrider__Target__V1__StepRequest *msg, struct are
     if (!lanes) return err->code;
     step->lanes = lanes;
     for (int i = 0; i < step->n_lanes && !rc; i++) {
-        rc = lane_decode(msg->lanes[i], feature_wish_columns(&step->features) > 0, arena, &lanes[i],
+        rc = lane_decode(msg->lanes[i], !feature_wish_is_empty(&step->features), arena, &lanes[i],
                          err);
         if (rc) error_wrap(err, "lane %d", i);
     }
@@ -234,6 +234,38 @@ static int more_decode(const Outrider__Target__V1__StepRequest *msg, struct aren
     return rc;
 }
 
+/* The columns that are kept for the wish are at most FEATURE_BOUNDARIES_MAX boundaries. */
+static int projection_decode(const Outrider__Target__V1__FeatureProjection *msg, int n_beside,
+                             struct feature_projection *projection, struct error *err)
+{
+    int rc = 0;
+    size_t most = (size_t)(FEATURE_BOUNDARIES_MAX - n_beside);
+    if (most > FEATURE_WISH_MAX) most = FEATURE_WISH_MAX;
+    TRY(codec_read_boundaries(projection->boundaries, &projection->n, msg->boundaries,
+                              msg->n_boundaries, most, err));
+    TRY(codec_read_int(&projection->key.width, msg->width, 1, PROJECTION_WIDTH_MAX, "width", err));
+    projection->normed = msg->normed;
+    projection->key.digest = msg->digest;
+    if (!msg->digest) {
+        rc = error_set(err, ERR_FORMAT, "digest is 0, which no fc has");
+    } else if (projection->n == 0 && !msg->normed) {
+        rc = error_set(err, ERR_FORMAT, "it reads no feature");
+    }
+out:
+    return rc ? error_wrap(err, "features: projection") : 0;
+}
+
+static int features_decode(const Outrider__Target__V1__FeatureWish *msg, struct feature_wish *wish,
+                           struct error *err)
+{
+    int rc = 0;
+    TRY(codec_read_features(wish, msg->boundaries, msg->n_boundaries, msg->normed,
+                            FEATURE_BOUNDARIES_MAX, err));
+    if (msg->projection) TRY(projection_decode(msg->projection, wish->n, &wish->projection, err));
+out:
+    return rc;
+}
+
 int step_decode(const uint8_t *data, size_t len, struct arena *arena, struct step *step,
                 struct error *err)
 {
@@ -248,12 +280,8 @@ int step_decode(const uint8_t *data, size_t len, struct arena *arena, struct ste
         goto out;
     }
     step->id = msg->id;
-    if (msg->features) {
-        TRY(codec_read_features(&step->features, msg->features->boundaries,
-                                msg->features->n_boundaries, msg->features->normed,
-                                FEATURE_BOUNDARIES_MAX, err));
-    }
-    if (msg->n_more_rows && feature_wish_columns(&step->features)) {
+    if (msg->features) TRY(features_decode(msg->features, &step->features, err));
+    if (msg->n_more_rows && !feature_wish_is_empty(&step->features)) {
         rc = error_set(err, ERR_FORMAT, "features are wanted of more_rows, which have none");
         goto out;
     }

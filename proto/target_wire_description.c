@@ -45,6 +45,8 @@ static const ProtobufCMessage *description_build(struct arena *scratch, const vo
     out->kernels = codec_copy_string(scratch, desc->kernels);
     out->n_threads = (uint32_t)desc->n_threads;
     out->window = (uint32_t)desc->window;
+    out->projection_digest = desc->projection.digest;
+    out->projection_width = (uint32_t)desc->projection.width;
     out->group = codec_copy_string(scratch, desc->group);
     out->is_busy = desc->is_busy;
     if (desc->has_nccl_id) {
@@ -135,6 +137,26 @@ out:
     return rc;
 }
 
+static int projection_decode(const Outrider__Target__V1__Description *msg,
+                             struct target_description *desc, struct error *err)
+{
+    int rc = 0;
+    if (!msg->projection_digest && !msg->projection_width) return 0;
+    if (!msg->projection_digest) {
+        return error_set(err, ERR_FORMAT, "projection_width is %u without a projection_digest",
+                         msg->projection_width);
+    }
+    if (desc->rank != 0) {
+        return error_set(err, ERR_FORMAT,
+                         "projection_digest comes from rank %d, only rank 0 has one", desc->rank);
+    }
+    TRY(codec_read_int(&desc->projection.width, msg->projection_width, 1, PROJECTION_WIDTH_MAX,
+                       "projection_width", err));
+    desc->projection.digest = msg->projection_digest;
+out:
+    return rc;
+}
+
 static int nccl_id_decode(const Outrider__Target__V1__Description *msg,
                           struct target_description *desc, struct error *err)
 {
@@ -194,6 +216,7 @@ int target_description_decode(const uint8_t *data, size_t len, struct target_des
     desc->is_busy = msg->is_busy;
     TRY(ranks_decode(msg, desc, err));
     TRY(nccl_id_decode(msg, desc, err));
+    TRY(projection_decode(msg, desc, err));
     TRY(eos_decode(msg, desc, err));
     desc->model_fingerprint = msg->model_fingerprint;
     desc->tokenizer_fingerprint = msg->tokenizer_fingerprint;

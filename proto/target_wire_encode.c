@@ -71,6 +71,20 @@ static Outrider__Target__V1__Lane **lanes_make(struct arena *scratch, const stru
     return list;
 }
 
+static Outrider__Target__V1__FeatureProjection *
+projection_make(struct arena *scratch, const struct feature_projection *projection)
+{
+    Outrider__Target__V1__FeatureProjection *out = arena_take(scratch, 1, sizeof *out);
+    if (!out) return NULL;
+    outrider__target__v1__feature_projection__init(out);
+    out->digest = projection->key.digest;
+    out->width = (uint32_t)projection->key.width;
+    out->n_boundaries = (size_t)projection->n;
+    out->boundaries = codec_lend(projection->boundaries);
+    out->normed = projection->normed;
+    return out;
+}
+
 static Outrider__Target__V1__FeatureWish *features_make(struct arena *scratch,
                                                         const struct feature_wish *wish)
 {
@@ -80,6 +94,10 @@ static Outrider__Target__V1__FeatureWish *features_make(struct arena *scratch,
     out->n_boundaries = (size_t)wish->n;
     out->boundaries = codec_lend(wish->boundaries); /* int as uint32_t, the same bits */
     out->normed = wish->normed;
+    if (wish->projection.key.digest) {
+        out->projection = projection_make(scratch, &wish->projection);
+        if (!out->projection) return NULL;
+    }
     return out;
 }
 
@@ -112,7 +130,7 @@ static const ProtobufCMessage *step_build(struct arena *scratch, const void *val
     out->lanes = lanes_make(scratch, step);
     out->n_more_rows = (size_t)step->n_more;
     out->more_rows = more_make(scratch, step);
-    bool has_features = feature_wish_columns(&step->features) > 0;
+    bool has_features = !feature_wish_is_empty(&step->features);
     if (has_features) out->features = features_make(scratch, &step->features);
     if (has_features && !out->features) return NULL;
     return out->lanes && out->more_rows ? &out->base : NULL;

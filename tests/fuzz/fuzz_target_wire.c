@@ -72,8 +72,13 @@ static void check_features(const struct step *step)
         const struct step_lane *lane = &step->lanes[i];
         if (lane->feature_first < 0 || lane->n_features < 0) abort();
         if (lane->n_features > lane->n_tokens - lane->feature_first) abort();
-        if (lane->n_features && !feature_wish_columns(wish)) abort();
+        if (lane->n_features && feature_wish_is_empty(wish)) abort();
     }
+    const struct feature_projection *projection = &wish->projection;
+    if (projection->key.digest == 0) return;
+    struct feature_wish kept = feature_wish_kept(wish); /* asserts that it has room */
+    if (feature_wish_columns(&kept) == 0 || projection->n > FEATURE_WISH_MAX) abort();
+    if (projection->key.width < 1 || projection->key.width > PROJECTION_WIDTH_MAX) abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)

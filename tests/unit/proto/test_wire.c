@@ -98,6 +98,16 @@ static struct feature_wish features_sample(void)
         wish.boundaries[wish.n] = b;
         b += sample_int(1, 20);
     }
+    if (sample_int(0, 1)) return wish;
+    struct feature_projection *projection = &wish.projection;
+    *projection = (struct feature_projection){
+        .key = {sample_bits() | 1, sample_int(1, PROJECTION_WIDTH_MAX)}, .normed = true};
+    int most = FEATURE_BOUNDARIES_MAX - wish.n;
+    projection->n = sample_int(0, most < FEATURE_WISH_MAX ? most : FEATURE_WISH_MAX);
+    for (int i = 0; i < projection->n; i++) {
+        projection->boundaries[i] = 3 * i + sample_int(0, 2);
+    }
+    projection->normed = projection->n == 0 || sample_int(0, 1);
     return wish;
 }
 
@@ -113,7 +123,7 @@ static struct step_lane lane_sample(const struct feature_wish *wish)
     if (sample_int(0, 2) == 0) tree_sample(&lane);
     lane.n_rows = sample_int(0, lane.n_tokens < 6 ? lane.n_tokens : 6);
     lane.rows = rows_sample(lane.n_rows, lane.n_tokens);
-    if (feature_wish_columns(wish)) {
+    if (!feature_wish_is_empty(wish)) {
         lane.feature_first = sample_int(0, lane.n_tokens - 1);
         lane.n_features = sample_int(0, lane.n_tokens - lane.feature_first);
     }
@@ -274,6 +284,7 @@ static void steps_equal(const struct step *a, const struct step *b)
     ck_assert_int_eq(a->features.n, b->features.n);
     arrays_equal(a->features.boundaries, b->features.boundaries, a->features.n, sizeof(int));
     ck_assert_int_eq(a->features.normed, b->features.normed);
+    ck_assert(feature_projection_equal(&a->features.projection, &b->features.projection));
     ck_assert_int_eq(a->n_more, b->n_more);
     for (int i = 0; i < a->n_more; i++) {
         ck_assert_int_eq(a->more[i].lane, b->more[i].lane);
@@ -456,6 +467,7 @@ START_TEST(description_round_trip_keeps_every_field)
     for (int i = 0; i < WIRE_NCCL_ID_BYTES; i++)
         sent.nccl_id[i] = (uint8_t)(2 * i); /* zeros among them */
     sent.member_pass[3] = 0xaa;
+    sent.projection = (struct projection_key){UINT64_MAX - 1, 4096};
     CHECK_OK(target_description_encode(&buf, &sent, &err));
     CHECK_OK(target_description_decode(buf.data, buf.len, &got, &err));
     ck_assert_mem_eq(&sent, &got, sizeof got);
@@ -473,6 +485,7 @@ START_TEST(description_differs_names_the_field)
     snprintf(own.group, sizeof own.group, "g-17");
     snprintf(own.kernels, sizeof own.kernels, "avx2");
     own.rank = own.n_threads = own.is_busy = own.has_nccl_id = 1;
+    own.projection = (struct projection_key){1, 2};
     ck_assert_ptr_null(target_description_differs(&one, &own));
     for (int i = 0; i < (int)(sizeof names / sizeof *names); i++) {
         struct target_description other = one;

@@ -80,6 +80,39 @@ START_TEST(wishes_for_features_that_make_no_sense_are_refused)
     step.features.normed = true;
     step.n_lanes = 0, step.n_more = 1, step.more = &more;
     step_refused("features are wanted of more_rows, which have none");
+    step.features.projection =
+        (struct feature_projection){.key = {5, 64}, .n = 1, .boundaries = {2}};
+    step.n_lanes = 0, step.n_more = 1, step.more = &more;
+    step_refused("features are wanted of more_rows, which have none");
+}
+END_TEST
+
+START_TEST(projections_that_make_no_sense_are_refused)
+{
+    const struct feature_projection good = {.key = {5, 64}, .n = 2, .boundaries = {2, 4}};
+    struct step got;
+    struct feature_projection *projection = &step.features.projection;
+    step_reset();
+    *projection = good, projection->boundaries[1] = 2;
+    step_refused("features: projection: boundaries (ascending) is 2, must be 3 to 65535");
+    *projection = good, projection->key.width = 0;
+    step_refused("projection: width is 0, must be 1 to 65536");
+    *projection = good, projection->n = 0;
+    step_refused("projection: it reads no feature");
+    static const uint8_t no_digest[] = {0x12, 0x00, 0x22, 0x04, 0x1a, 0x02, 0x10, 0x01};
+    CHECK_ERR(step_decode(no_digest, sizeof no_digest, &arena, &got, &err), ERR_FORMAT,
+              "features: projection: digest is 0, which no fc has");
+    *projection = good, step.features.n = FEATURE_BOUNDARIES_MAX - 1;
+    for (int i = 0; i < step.features.n; i++) {
+        step.features.boundaries[i] = i;
+    }
+    step_refused("projection: boundaries has 2 entries, at most 1 are taken");
+    *projection = good, lane.n_features = 1;
+    CHECK_OK(step_encode(&buf, &step, &err));
+    arena_reset(&arena);
+    CHECK_OK(step_decode(buf.data, buf.len, &arena, &got, &err));
+    ck_assert(feature_projection_equal(&got.features.projection, &good));
+    step_reset();
 }
 END_TEST
 
@@ -462,6 +495,10 @@ START_TEST(description_refusals_name_the_field)
         {offsetof(struct target_description, n_slices), 9, "n_slices is 9"},
         {offsetof(struct target_description, n_slices), 3, "n_slices is 3, not a multiple"},
         {offsetof(struct target_description, n_ranks), 5, "n_ranks is 5"},
+        {offsetof(struct target_description, projection.width), 64,
+         "projection_width is 64 without a projection_digest"},
+        {offsetof(struct target_description, projection.digest), 1,
+         "projection_digest comes from rank 1, only rank 0 has one"},
         {offsetof(struct target_description, ends.ids), 7, "eos_ids[0] is 7"}};
     struct target_description refused;
     uint8_t unknown[4097]; /* as many unknown fields as fit: refused, but not for lack of memory */
@@ -539,6 +576,7 @@ int main(void)
     tcase_add_test(tcase, refused_lanes_ascend_and_exist);
     tcase_add_test(tcase, malformed_replies_are_refused);
     tcase_add_test(tcase, wishes_for_features_that_make_no_sense_are_refused);
+    tcase_add_test(tcase, projections_that_make_no_sense_are_refused);
     tcase_add_test(tcase, features_past_the_room_of_a_reply_are_refused);
     tcase_add_test(tcase, description_refusals_name_the_field);
     tcase_add_test(tcase, nccl_id_of_another_size_or_rank_is_refused);
