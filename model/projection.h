@@ -18,6 +18,11 @@ struct projection {
     size_t bytes; /* of fc, packed */
 };
 
+/* Opens the folder of a head that has an fc which reads features of `target`. Errors: those of
+ * checkpoint_open_head and of projection_check. */
+int projection_open_head(struct checkpoint **head, const char *name,
+                         const struct checkpoint *target, struct error *err);
+
 /* Checks that `head` has an fc that reads features of `target`. Errors: ERR_UNSUPPORTED,
  * ERR_FORMAT. */
 int projection_check(const struct checkpoint *head, const struct checkpoint *target,

@@ -9,6 +9,7 @@
 #include "base/system/program.h"
 #include "model/backend/options.h"
 #include "model/checkpoint/checkpoint.h"
+#include "model/projection.h"
 #include "worker/address.h"
 #include "worker/lws.h"
 #include "worker/worker.h"
@@ -37,6 +38,10 @@ static const struct option_row rows[] = {
     {"model", 'm', "MODEL", FIELD(options.model),
      .help = "Hugging Face folder, ORG/NAME in the Hugging Face cache, GGUF file, or "
              "synthetic:SHAPE,seed=S[,agree=A]"},
+    {"head", 0, "FOLDER", FIELD(options.head),
+     .help = "folder of a head, or ORG/NAME, whose first matrix (fc) this worker applies to the "
+             "features that the coordinator's --head reads, so that one width is sent instead of "
+             "several; the rest of the head is not loaded"},
     {"strict-config", 0, NULL, FIELD(options.is_strict),
      .help = "refuse a model whose config.json has keys that are not known here, which "
              "otherwise are a warning in the log"},
@@ -148,14 +153,18 @@ static int finish_options(void *fields, struct error *err)
 static int check_worker(void *arg, struct error *err)
 {
     const struct arguments *args = arg;
-    struct checkpoint *checkpoint = NULL;
+    struct checkpoint *checkpoint = NULL, *head = NULL;
     int rc = checkpoint_open(&checkpoint, args->options.model, err);
     if (rc) return rc;
     if (args->options.is_strict) TRY(checkpoint_demand_known_keys(checkpoint, err));
     const struct model_config *cfg = checkpoint_config(checkpoint);
     char counts[32];
+    if (args->options.head) {
+        TRY(projection_open_head(&head, args->options.head, checkpoint, err));
+    }
     printf("ranks %s\n", config_rank_list(cfg, " ", counts, sizeof counts));
 out:
+    checkpoint_close(head);
     checkpoint_close(checkpoint);
     return rc;
 }

@@ -37,22 +37,24 @@ void step_features_begin(struct step_features *f)
 bool step_features_check(const struct step_features *f, const struct feature_wish *wish,
                          const struct step_lane *lane, const struct model_config *cfg, char *why)
 {
+    const struct feature_wish kept = feature_wish_kept(wish);
     int n = lane->n_features, most = features_rows_max(wish, cfg->dim);
+    int highest = kept.n ? kept.boundaries[kept.n - 1] : 0;
     if (n == 0) return true;
-    if (feature_wish_columns(wish) == 0) return REFUSE(why, "features of no boundary are wanted");
+    if (feature_wish_is_empty(wish)) return REFUSE(why, "features of no boundary are wanted");
     if (lane->feature_first < 0 || n < 0 || lane->feature_first > lane->n_tokens - n) {
         return REFUSE(why, "features of rows %d to %d are wanted of %d tokens", lane->feature_first,
                       lane->feature_first + n - 1, lane->n_tokens);
     }
-    if (wish->n && wish->boundaries[wish->n - 1] > cfg->n_layers) {
+    if (highest > cfg->n_layers) {
         return REFUSE(why, "features at boundary %d are wanted, but the model has %d layers",
-                      wish->boundaries[wish->n - 1], cfg->n_layers);
+                      highest, cfg->n_layers);
     }
     if (n > most - f->n_rows) {
         return REFUSE(why,
-                      "the features of %d rows at %d boundaries are longer than the %d bytes that "
-                      "a reply holds: ask for those of at most %d rows at once",
-                      f->n_rows + n, feature_wish_columns(wish), FEATURE_BYTES_MAX, most);
+                      "the features of %d rows of %zu numbers are longer than the %d bytes that a "
+                      "reply holds: ask for those of at most %d rows at once",
+                      f->n_rows + n, feature_wish_width(wish, cfg->dim), FEATURE_BYTES_MAX, most);
     }
     return true;
 }
@@ -73,26 +75,35 @@ void step_features_keep(struct step_features *f, const struct feature_wish *wish
                         struct model *model)
 {
     struct error err;
-    if (!model_keep_features(model, is_wanted(f, model) ? wish : NULL, &err)) return;
+    int rc = model_keep_features(model, is_wanted(f, model) ? wish : NULL, &err);
+    if (!rc) return;
+    if (rc == ERR_ARGUMENT) { /* a projection that rank 0 does not have */
+        snprintf(f->error_text, sizeof f->error_text, "%s", err.text);
+        return;
+    }
     snprintf(f->error_text, sizeof f->error_text, "there is no memory for the features: %.300s",
              err.text);
 }
 
-/* Copies one column of all lanes' rows, which the model has side by side, to its place in each
- * row. */
-static int copy_column(const struct step_features *f, struct model *model, int column,
-                       int n_columns, int dim, uint16_t *out, struct error *err)
+/* Copies one column of all lanes' rows, which the model has side by side, to its place in each row
+ * of `row` elements; that of the projection comes after the others. */
+static int copy_column(const struct step_features *f, const struct feature_wish *wish,
+                       struct model *model, int column, size_t row, uint16_t *out,
+                       struct error *err)
 {
     const struct feature_rows *last = &f->lanes[f->n - 1];
-    int first = f->lanes[0].first;
-    size_t width = (size_t)dim;
-    const uint16_t *rows = model_features(model, column, first, last->first + last->n - first);
+    int first = f->lanes[0].first, n = last->first + last->n - first;
+    size_t dim = (size_t)model_dim(model);
+    bool is_projected = column == feature_wish_columns(wish);
+    size_t width = is_projected ? (size_t)wish->projection.key.width : dim;
+    const uint16_t *rows =
+        is_projected ? model_projected(model, first, n) : model_features(model, column, first, n);
     if (!rows) return error_set(err, ERR_UNAVAILABLE, "the device was lost in the last step");
-    out += (size_t)column * width;
+    out += (size_t)column * dim;
     for (int i = 0; i < f->n; i++) {
-        const uint16_t *row = rows + (size_t)(f->lanes[i].first - first) * width;
-        for (int r = 0; r < f->lanes[i].n; r++, row += width, out += (size_t)n_columns * width) {
-            memcpy(out, row, width * sizeof *out);
+        const uint16_t *from = rows + (size_t)(f->lanes[i].first - first) * width;
+        for (int r = 0; r < f->lanes[i].n; r++, from += width, out += row) {
+            memcpy(out, from, width * sizeof *out);
         }
     }
     return 0;
@@ -102,8 +113,8 @@ int step_features_answer(struct step_features *f, const struct feature_wish *wis
                          struct model *model, struct arena *arena, struct step_reply *reply,
                          struct error *err)
 {
-    int rc = 0, n_columns = feature_wish_columns(wish), dim = model_dim(model);
-    size_t row = (size_t)n_columns * (size_t)dim;
+    int rc = 0, n_columns = feature_wish_columns(wish) + (wish->projection.key.digest ? 1 : 0);
+    size_t row = feature_wish_width(wish, model_dim(model));
     int64_t start_us = clock_now_us();
     if (!is_wanted(f, model)) return 0;
     uint16_t *data = arena_take(arena, (size_t)f->n_rows * row, sizeof *data);
@@ -115,7 +126,7 @@ int step_features_answer(struct step_features *f, const struct feature_wish *wis
         return 0;
     }
     for (int c = 0; c < n_columns; c++) {
-        TRY(copy_column(f, model, c, n_columns, dim, data, err));
+        TRY(copy_column(f, wish, model, c, row, data, err));
     }
     for (int i = 0; i < f->n; i++) {
         f->answers[i] = (struct lane_features){f->lanes[i].n * (int)row, data};

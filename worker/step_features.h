@@ -32,8 +32,9 @@ bool step_features_check(const struct step_features *features, const struct feat
 void step_features_take(struct step_features *features, const struct step_lane *lane,
                         int first_row);
 
-/* Before the forward pass: rank 0 keeps what is wanted. Without memory for it the step is computed
- * all the same, because the other ranks compute it, and the reply says why there are none. */
+/* Before the forward pass: rank 0 keeps what is wanted. Without memory for it, or without the head
+ * whose projection is wanted, the step is computed all the same, because the other ranks compute
+ * it, and the reply says why there are none. */
 void step_features_keep(struct step_features *features, const struct feature_wish *wish,
                         struct model *model);
 /* After it: rank 0 copies them to arena and sets those of the reply, with their time. Errors:

@@ -79,6 +79,7 @@ int verifier_open(struct verifier **verifier, const struct checkpoint *ck, struc
         .max_lanes = options->n_slots,
         .n_vocab = options->n_vocab,
         .witnessed = options->witnessed,
+        .projection = options->projection,
     };
     *verifier = NULL;
     TRY(mem_array(&v, 1, sizeof *v, err));

@@ -14,7 +14,8 @@ struct verifier_options {
     int max_step_tokens;
     int max_step_rows;
     int n_vocab;
-    unsigned witnessed; /* of model_options */
+    unsigned witnessed;                  /* of model_options */
+    const struct checkpoint *projection; /* of model_options, on rank 0; kept */
 };
 
 /* keeps ck, comm and be. */

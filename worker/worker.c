@@ -15,6 +15,7 @@
 #include "base/threads/beat.h"
 #include "model/checkpoint/served_name.h"
 #include "model/checkpoint/type_counts.h"
+#include "model/projection.h"
 #include "model/tokenizer/tokenizer.h"
 #include "proto/step_limit.h"
 #include "worker/address.h"
@@ -51,6 +52,7 @@ struct worker {
     struct threads threads;
     struct group group;
     struct checkpoint *checkpoint;
+    struct checkpoint *head; /* NULL: --head is not given */
     struct tokenizer *tokenizer;
     struct backend *backend;
     struct verifier *verifier;
@@ -198,6 +200,7 @@ static int open_parts(struct worker *w, struct verifier_options *vo, struct erro
     TRY(checkpoint_open(&w->checkpoint, w->options.model, err));
     if (w->options.is_strict) TRY(checkpoint_demand_known_keys(w->checkpoint, err));
     show_remarks(w);
+    if (w->options.head) TRY(projection_open_head(&w->head, w->options.head, w->checkpoint, err));
     TRY(open_tokenizer(w, err));
     w->options.backend.rank = w->group.comm->rank;
     w->options.backend.stored = checkpoint_config(w->checkpoint)->stored;
@@ -256,9 +259,11 @@ static int load(struct worker *w, struct verifier_options *vo, struct error *err
     struct copies copies;
     TRY(copies_plan(&copies, &w->group, w->checkpoint, w->backend, err));
     vo->witnessed = copies.witnessed;
+    if (w->group.comm->rank == 0) vo->projection = w->head;
     TRY(verifier_open(&w->verifier, w->checkpoint, w->group.comm, w->backend, vo, err));
     TRY(copies_check(&copies, &w->group, w->checkpoint, w->backend, verifier_model(w->verifier),
                      &w->description.model_fingerprint, err));
+    w->description.projection = model_projection(verifier_model(w->verifier));
 out:
     return rc;
 }
@@ -325,7 +330,7 @@ static void show_ready(const struct worker *w, int64_t load_ms)
     log_line(LOG_LEVEL_INFO, "ready",
              "rank=%d ranks=%d collectives=%s address=%s model=%s arithmetic=%s kernels=%s "
              "kernels_reason=\"%s\" threads=%d pin=%s weights_mb=%zu kv_mb=%zu pack_cache=%s "
-             "load_ms=%lld ends=%s tensors=%s rounded_to_bf16=%s metrics=%s",
+             "load_ms=%lld ends=%s tensors=%s rounded_to_bf16=%s head=%s metrics=%s",
              w->group.comm->rank, w->group.comm->size, w->group.comm->ops->name,
              listener_address(w->listener), w->options.model, w->description.arithmetic,
              w->description.kernels, w->backend->kernels_reason, w->options.backend.n_threads,
@@ -333,7 +338,7 @@ static void show_ready(const struct worker *w, int64_t load_ms)
              model_weight_bytes(model) >> 20, model_kv_bytes(model) >> 20,
              pack_cache_state_name(report ? report->state : PACK_CACHE_OFF), (long long)load_ms,
              conventions_show_ends(&w->description.ends, ends, sizeof ends), tensors, rounded,
-             probes_address(w->probes));
+             w->options.head ? w->options.head : "none", probes_address(w->probes));
 }
 
 int worker_open(struct worker **worker, const struct worker_options *options, struct error *err)
@@ -413,6 +418,7 @@ void worker_close(struct worker *w)
     verifier_close(w->verifier);
     if (w->backend) w->backend->ops->close(w->backend);
     tokenizer_close(w->tokenizer);
+    checkpoint_close(w->head);
     checkpoint_close(w->checkpoint);
     arena_close(&w->arena);
     buffer_free(&w->out);

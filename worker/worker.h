@@ -14,6 +14,7 @@ enum { WORKER_STOP_GRACE_MS = 500 };
 
 struct worker_options {
     const char *model; /* folder or synthetic:... */
+    const char *head;  /* folder of a head whose fc is applied to features; NULL = none */
     struct group_options group;
     struct backend_options backend; /* the group sets its rank */
     struct placement_wish pin_wish; /* only pin, n_cpus and cpus count */

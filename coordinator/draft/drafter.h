@@ -100,11 +100,13 @@ struct draft_cost {
 };
 
 /* The target's features of committed tokens `first` .. + n of a text: what its residual stream was
- * at each of them, [n][columns][D] bf16 with the columns that struct drafter's `features` names.
+ * at each of them, [n][columns][D] bf16 with the columns that struct drafter's `features` names; or
+ * what the workers have made of them, [n][1][D] of the head's own D, where it names a projection.
  * Valid during the call. */
 struct draft_features {
     int first, n;
     int n_columns, dim;
+    bool is_projected;
     const uint16_t *rows;
 };
 
@@ -149,8 +151,9 @@ struct drafter {
     const struct block_pool *pool;
     /* Kernels that its backend computes with, and why; NULL: it has no backend. */
     const char *kernels, *kernels_reason;
-    /* The target's features that it reads, of at most FEATURE_WISH_MAX boundaries; NULL: none. With
-     * them the target computes every token of a text that this drafter may guess for, but those
+    /* The target's features that it reads, of at most FEATURE_WISH_MAX boundaries, or a projection of
+     * such (model/head_wish.h); NULL: none. It may point to another wish between two rounds, as
+     * when another group serves. With them the target computes every token of a text that this drafter may guess for, but those
      * that the drafter knows already (begin). */
     const struct feature_wish *features;
     int feature_dim; /* elements of each */

@@ -31,6 +31,21 @@ void round_want_features(struct round *r)
     }
 }
 
+/* Copies the columns of `wish` from a row that has those of `step`. */
+static void copy_columns(const struct feature_wish *wish, const struct feature_wish *step,
+                         const uint16_t *row, size_t dim, uint16_t *out)
+{
+    int n_columns = feature_wish_columns(wish);
+    for (int c = 0; c < n_columns; c++) {
+        int column = c < wish->n ? feature_wish_column(step, wish->boundaries[c]) : step->n;
+        memcpy(out, row + (size_t)column * dim, dim * sizeof *out);
+        out += dim;
+    }
+    if (wish->projection.key.digest == 0) return;
+    memcpy(out, row + (size_t)feature_wish_columns(step) * dim,
+           (size_t)wish->projection.key.width * sizeof *out);
+}
+
 const uint16_t *round_features(struct round *r, const struct round_lane *lane,
                                const struct feature_wish *wish, const int *rows, int n,
                                struct error *err)
@@ -39,8 +54,8 @@ const uint16_t *round_features(struct round *r, const struct round_lane *lane,
     const struct lane_features *came = &r->result.features[lane->step_lane];
     int from = r->step_lanes[lane->step_lane].feature_first;
     size_t dim = (size_t)r->result.feature_dim;
-    size_t n_columns = (size_t)feature_wish_columns(wish), width = dim * n_columns;
-    size_t step_width = dim * (size_t)feature_wish_columns(step);
+    size_t width = feature_wish_width(wish, r->result.feature_dim);
+    size_t step_width = feature_wish_width(step, r->result.feature_dim);
     if (came->n == 0) {
         error_set(err, ERR_INTERNAL,
                   "the workers have no features of this request's tokens: %.300s",
@@ -59,11 +74,7 @@ const uint16_t *round_features(struct round *r, const struct round_lane *lane,
     }
     for (int i = 0; i < n; i++) {
         const uint16_t *row = came->data + (size_t)(rows[i] - from) * step_width;
-        for (int c = 0; c < (int)n_columns; c++) {
-            int column = c < wish->n ? feature_wish_column(step, wish->boundaries[c]) : step->n;
-            memcpy(out + (size_t)i * width + (size_t)c * dim, row + (size_t)column * dim,
-                   dim * sizeof *out);
-        }
+        copy_columns(wish, step, row, dim, out + (size_t)i * width);
     }
     return out;
 }
@@ -79,11 +90,13 @@ void round_show_features(struct round *r, struct round_lane *lane, int first)
     for (int i = 0; rows && i < n; i++) {
         rows[i] = i < n_fed ? i : n_fed + lane->accepted[i - n_fed];
     }
+    bool is_projected = wish->projection.key.digest != 0;
     const struct draft_features features = {
         .first = first,
         .n = n,
-        .n_columns = feature_wish_columns(wish),
-        .dim = r->result.feature_dim,
+        .n_columns = is_projected ? 1 : feature_wish_columns(wish),
+        .dim = is_projected ? wish->projection.key.width : r->result.feature_dim,
+        .is_projected = is_projected,
         .rows = rows ? round_features(r, lane, wish, rows, n, &err) : NULL};
     if (!rows) error_set(&err, ERR_NO_MEMORY, "no room for %d features", n);
     if (features.rows && !drafter_observe(r->tools->drafters->model, seq, &features, &err)) return;

@@ -23,6 +23,11 @@ enum {
     WAIT_US = 20000000
 };
 
+/* What the ranks of the groups that are opened next serve, and the head whose fc rank 0 applies;
+ * NULL: none. */
+static const char *group_model = TALES;
+static const struct checkpoint *group_projection;
+
 struct group;
 
 struct rank {
@@ -69,8 +74,10 @@ static void *run_rank(void *arg)
     void *item;
     const struct backend_cpu_options cpu = {"auto", 1, WEIGHTS_BF16};
     ck_assert_int_eq(backend_cpu_open(&be, &cpu, &err), 0);
-    ck_assert_int_eq(
-        verifier_open(&verifier, rank->group->ck, rank->comm, be, &verifier_options, &err), 0);
+    struct verifier_options options = verifier_options;
+    options.n_vocab = rank->group->n_vocab;
+    options.projection = rank->rank == 0 ? group_projection : NULL;
+    ck_assert_int_eq(verifier_open(&verifier, rank->group->ck, rank->comm, be, &options, &err), 0);
     while (queue_pop(rank->steps, &item, INT64_MAX, &err) == 0) {
         struct answer *answer = calloc(1, sizeof *answer);
         answer->rank = rank->rank;
@@ -90,8 +97,11 @@ static void group_open(struct group *group, int n_ranks)
 {
     struct error err;
     struct comm *comms[GROUP_RANKS_MAX];
-    *group = (struct group){.n_ranks = n_ranks, .n_slices = 8, .n_vocab = verifier_options.n_vocab};
-    CHECK_OK(checkpoint_open(&group->ck, TALES, &err));
+    *group = (struct group){.n_ranks = n_ranks};
+    CHECK_OK(checkpoint_open(&group->ck, group_model, &err));
+    const struct model_config *cfg = checkpoint_config(group->ck);
+    group->n_slices = config_slices(cfg);
+    group->n_vocab = cfg->vocab_size < VOCAB ? cfg->vocab_size : VOCAB;
     CHECK_OK(queue_open(&group->answers, GROUP_RANKS_MAX, &err));
     if (n_ranks == 1) {
         comms[0] = comm_single();

@@ -6,9 +6,11 @@
 #include "coordinator/round/round.h"
 #include "tests/support/drafter_world.h"
 
-enum { DIM = 16, ROWS_MAX = 40, N_LANES = 3 };
+enum { DIM = 16, ROWS_MAX = 40, N_LANES = 3, WIDTH = 24, PROJECTED = 8 };
 
 static const struct feature_wish wish = {.n = 2, .boundaries = {2, 5}};
+static const struct feature_wish projected = {
+    .projection = {.key = {77, WIDTH}, .n = 2, .boundaries = {2, 5}}};
 
 /* ---- the drafter ---- */
 
@@ -21,13 +23,18 @@ static struct {
 static int observe(struct drafter *drafter, struct sequence *seq,
                    const struct draft_features *features, struct error *err)
 {
-    (void)drafter, (void)seq;
+    (void)seq;
     if (seen.fails) return error_set(err, ERR_EXHAUSTED, "there is no block");
-    ck_assert(features->n_columns == 2 && features->dim == DIM && features->n <= ROWS_MAX);
+    bool is_projected = drafter->features == &projected;
+    ck_assert_int_eq(features->is_projected, is_projected);
+    ck_assert_int_eq(features->n_columns, is_projected ? 1 : 2);
+    ck_assert_int_eq(features->dim, is_projected ? WIDTH : DIM);
+    ck_assert_int_le(features->n, ROWS_MAX);
     seen.n_calls++;
     seen.first = features->first;
     seen.n = features->n;
-    memcpy(seen.rows, features->rows, (size_t)features->n * 2 * DIM * sizeof *seen.rows);
+    memcpy(seen.rows, features->rows,
+           (size_t)(features->n * features->n_columns * features->dim) * sizeof *seen.rows);
     return 0;
 }
 
@@ -77,7 +84,8 @@ static void close_round(void)
     arena_close(&r.arena);
 }
 
-/* An element of the features: which boundary (-1: normed) of which of the lane's tokens. */
+/* An element of the features: which boundary (-1: normed, PROJECTED: of the projection) of which of
+ * the lane's tokens. */
 static uint16_t element(int lane, int token, int boundary, int d)
 {
     return (uint16_t)(lane * 4000 + token * 100 + (boundary + 1) * 10 + d % 10);
@@ -95,6 +103,9 @@ static void answer(void)
                 for (int d = 0; d < DIM; d++) {
                     *out++ = element(i, r.step_lanes[i].feature_first + t, boundary, d);
                 }
+            }
+            for (int d = 0; d < step->projection.key.width; d++) {
+                *out++ = element(i, r.step_lanes[i].feature_first + t, PROJECTED, d);
             }
         }
         came[i] = (struct lane_features){(int)(out - data[i]), data[i]};
@@ -185,6 +196,39 @@ START_TEST(each_reader_has_its_own_columns)
 }
 END_TEST
 
+/* A draft whose head's fc the workers apply, alone and beside a text that is scored with features. */
+START_TEST(a_projection_is_a_column_of_its_own_width)
+{
+    struct round_lane *lane = &r.lanes[1], *scored = &r.lanes[2];
+    struct score_features features;
+    struct error err;
+    open_round();
+    noter.features = &projected;
+    if (_i) seqs[2]->job->score.features = (struct feature_wish){.n = 2, .boundaries = {0, 5}};
+    scored->plan.n_tokens = scored->plan.n_scored = _i ? 4 : 0;
+    round_want_features(&r);
+    ck_assert(feature_wish_holds(&r.query.features, &projected));
+    ck_assert_int_eq(feature_wish_columns(&r.query.features), _i ? 2 : 0);
+    answer();
+    lane->n_accepted = 2;
+    lane->accepted[0] = 1, lane->accepted[1] = 3;
+    seqs[1]->n_target_kv = N_PROMPT + 2;
+    round_show_features(&r, lane, N_PROMPT - 1);
+    static const int of[] = {0, 2, 4};
+    ck_assert(seen.n_calls == 1 && seen.n == 3 && !seqs[1]->lost_draft);
+    for (int i = 0; i < 3 * WIDTH; i++) {
+        ck_assert_uint_eq(seen.rows[i], element(1, of[i / WIDTH], PROJECTED, i % WIDTH));
+    }
+    if (_i) CHECK_OK(round_list_features(&r, scored, &features, &err));
+    for (int i = 0; _i && i < 4 * 2 * DIM; i++) {
+        int boundary = i / DIM % 2 ? 5 : 0;
+        ck_assert_uint_eq(features.rows[i], element(2, i / (2 * DIM), boundary, i % DIM));
+    }
+    noter.features = &wish;
+    close_round();
+}
+END_TEST
+
 /* After an eviction a text reads tokens again whose scores and features have been sent. */
 START_TEST(tokens_that_are_scored_already_want_nothing_again)
 {
@@ -260,6 +304,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, the_draft_sees_what_is_committed, 0, N_CASES);
     tcase_add_test(tcase, each_reader_has_its_own_columns);
+    tcase_add_loop_test(tcase, a_projection_is_a_column_of_its_own_width, 0, 2);
     tcase_add_test(tcase, tokens_that_are_scored_already_want_nothing_again);
     tcase_add_test(tcase, lanes_without_a_draft_want_nothing);
     tcase_add_loop_test(tcase, features_that_do_not_come_cost_the_draft_or_the_request, 0, 2);

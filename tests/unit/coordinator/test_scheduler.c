@@ -364,6 +364,8 @@ END_TEST
 /* ---- features ---- */
 
 static const struct feature_wish eight = {.n = 8, .boundaries = {0, 1, 2, 3, 4, 5, 6, 7}};
+static const struct feature_wish projected = {
+    .projection = {.key = {5, 16384}, .n = 3, .boundaries = {2, 4, 6}}};
 static const struct feature_wish two = {.n = 2, .boundaries = {3, 6}}, other = {.normed = true};
 
 /* All wishes of a step are one; a text whose wish the older one's does not hold waits for it. */
@@ -389,7 +391,7 @@ START_TEST(a_text_that_wants_other_features_waits_for_the_older_one)
 END_TEST
 
 /* 8 boundaries of width 16,384 are 256 KiB a row: a reply has room for 128, and a text that is
- * scored has 32 in a step. */
+ * scored has 32 in a step. Of what a worker has projected it has room for 1024. */
 START_TEST(a_step_has_no_more_tokens_than_a_reply_has_room_for_features)
 {
     world_open(&w, &large);
@@ -404,6 +406,9 @@ START_TEST(a_step_has_no_more_tokens_than_a_reply_has_room_for_features)
     scored->backpressure.slow_us = 1;
     plan_now();
     ck_assert_int_eq(tokens_of(prompt), 128);
+    w.drafter->features = &projected; /* one width in place of three */
+    plan_now();
+    ck_assert_int_eq(tokens_of(prompt), w.target.max_step_tokens);
     scored->job->score.features = (struct feature_wish){0};
     w.drafter->features = NULL;
     plan_now();

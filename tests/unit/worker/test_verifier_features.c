@@ -229,7 +229,7 @@ START_TEST(features_longer_than_a_reply_are_refused)
     step_features_take(&features, &lane, 0);
     lane.n_features = 21;
     ck_assert(!step_features_check(&features, &wide, &lane, &cfg, why));
-    ck_assert_msg(strstr(why, "the features of 513 rows at 4 boundaries are longer than the "
+    ck_assert_msg(strstr(why, "the features of 513 rows of 32768 numbers are longer than the "
                               "33554432 bytes that a reply holds: ask for those of at most 512"),
                   "%s", why);
     lane.n_features = 20;
