@@ -22,8 +22,13 @@ enum {
     LONE_CONNECT_US = 20000000
 };
 
+/* What the rank serves, and the head whose fc it applies; NULL: none. To be set before it opens. */
+static const char *lone_model = LONE_TARGET;
+static const struct checkpoint *lone_projection;
+
 static struct {
     struct checkpoint *ck;
+    int n_vocab;
     struct backend *be;
     struct verifier *verifier;
     struct target_description description;
@@ -79,38 +84,42 @@ static inline void lone_open_rank(int step_tokens)
 {
     struct error err;
     const struct backend_cpu_options cpu = {"auto", 1, WEIGHTS_BF16};
+    CHECK_OK(checkpoint_open(&lone.ck, lone_model, &err));
+    const struct model_config *cfg = checkpoint_config(lone.ck);
+    lone.n_vocab = cfg->vocab_size < LONE_VOCAB ? cfg->vocab_size : LONE_VOCAB;
     const struct verifier_options options = {.n_slots = LONE_SLOTS,
                                              .n_kv_blocks = LONE_BLOCKS,
                                              .max_step_tokens = step_tokens,
                                              .max_step_rows = step_tokens,
-                                             .n_vocab = LONE_VOCAB};
-    CHECK_OK(checkpoint_open(&lone.ck, LONE_TARGET, &err));
+                                             .n_vocab = lone.n_vocab,
+                                             .projection = lone_projection};
     CHECK_OK(backend_cpu_open(&lone.be, &cpu, &err));
     CHECK_OK(verifier_open(&lone.verifier, lone.ck, comm_single(), lone.be, &options, &err));
     CHECK_OK(arena_open(&lone.arena, LONE_ARENA_BYTES, &err));
-    const struct model_config *cfg = checkpoint_config(lone.ck);
-    lone.description = (struct target_description){.model = "tales",
-                                                   .architecture = "llama",
-                                                   .arithmetic = "cpu-bf16",
-                                                   .kernels = "plain",
-                                                   .group = "lone",
-                                                   .n_layers = cfg->n_layers,
-                                                   .dim = cfg->dim,
-                                                   .n_heads = cfg->n_heads,
-                                                   .n_kv_heads = cfg->n_kv_heads,
-                                                   .head_dim = cfg->head_dim,
-                                                   .ffn_dim = cfg->ffn_dim,
-                                                   .vocab_size = LONE_VOCAB,
-                                                   .n_ranks = 1,
-                                                   .n_slices = config_slices(cfg),
-                                                   .n_slots = LONE_SLOTS,
-                                                   .n_kv_blocks = LONE_BLOCKS,
-                                                   .block_tokens = KV_BLOCK_TOKENS,
-                                                   .context_limit = cfg->max_positions,
-                                                   .max_step_tokens = step_tokens,
-                                                   .max_step_rows = step_tokens,
-                                                   .n_threads = 1,
-                                                   .tokenizer_fingerprint = 7};
+    lone.description =
+        (struct target_description){.model = "tales",
+                                    .architecture = "llama",
+                                    .arithmetic = "cpu-bf16",
+                                    .kernels = "plain",
+                                    .group = "lone",
+                                    .n_layers = cfg->n_layers,
+                                    .dim = cfg->dim,
+                                    .n_heads = cfg->n_heads,
+                                    .n_kv_heads = cfg->n_kv_heads,
+                                    .head_dim = cfg->head_dim,
+                                    .ffn_dim = cfg->ffn_dim,
+                                    .vocab_size = lone.n_vocab,
+                                    .n_ranks = 1,
+                                    .n_slices = config_slices(cfg),
+                                    .n_slots = LONE_SLOTS,
+                                    .n_kv_blocks = LONE_BLOCKS,
+                                    .block_tokens = KV_BLOCK_TOKENS,
+                                    .context_limit = cfg->max_positions,
+                                    .max_step_tokens = step_tokens,
+                                    .max_step_rows = step_tokens,
+                                    .n_threads = 1,
+                                    .projection = model_projection(verifier_model(lone.verifier)),
+                                    .tokenizer_fingerprint = 7};
 }
 
 /* step_tokens: the most of a step, and its most rows. */
