@@ -338,7 +338,7 @@ static void show_ready(const struct worker *w, int64_t load_ms)
              model_weight_bytes(model) >> 20, model_kv_bytes(model) >> 20,
              pack_cache_state_name(report ? report->state : PACK_CACHE_OFF), (long long)load_ms,
              conventions_show_ends(&w->description.ends, ends, sizeof ends), tensors, rounded,
-             w->options.head ? w->options.head : "none", probes_address(w->probes));
+             w->options.head ? w->options.head : "", probes_address(w->probes));
 }
 
 int worker_open(struct worker **worker, const struct worker_options *options, struct error *err)
