@@ -151,10 +151,10 @@ struct drafter {
     const struct block_pool *pool;
     /* Kernels that its backend computes with, and why; NULL: it has no backend. */
     const char *kernels, *kernels_reason;
-    /* The target's features that it reads, of at most FEATURE_WISH_MAX boundaries, or a projection of
-     * such (model/head_wish.h); NULL: none. It may point to another wish between two rounds, as
-     * when another group serves. With them the target computes every token of a text that this drafter may guess for, but those
-     * that the drafter knows already (begin). */
+    /* The target's features that it reads, of at most FEATURE_WISH_MAX boundaries, or a projection
+     * of such (model/head_wish.h); NULL: none. It may be another wish after a round, as when
+     * another group serves. With them the target computes every token of a text that this drafter
+     * may guess for, but those that the drafter knows already (begin). */
     const struct feature_wish *features;
     int feature_dim; /* elements of each */
     /* Lent by the owner, and not to a parallel one; NULL: each guess takes a pass of its own. */

@@ -196,7 +196,7 @@ START_TEST(each_reader_has_its_own_columns)
 }
 END_TEST
 
-/* A draft whose head's fc the workers apply, alone and beside a text that is scored with features. */
+/* A draft whose head's fc the workers apply, alone and beside a text that is scored. */
 START_TEST(a_projection_is_a_column_of_its_own_width)
 {
     struct round_lane *lane = &r.lanes[1], *scored = &r.lanes[2];
