@@ -8,6 +8,7 @@
 #include "model/backend/open.h"
 #include "model/checkpoint/head.h"
 #include "model/model.h"
+#include "model/projection.h"
 #include "tests/support/fail_alloc.h"
 
 #define TALES  SOURCE_DIR "/deploy/models/tales/draft"
@@ -19,15 +20,23 @@ enum { N_TOKENS = 5, N_BLOCKS = 4, N_BEST = 8, ARENA_BYTES = 1 << 16, FEATURES_M
  * allocation, they must be the same. */
 struct subject {
     const char *name, *weights, *pack_cache;
-    const char *target; /* of a head; NULL: a model */
-    bool has_head;      /* of some tokens only */
-    bool has_places;    /* a head without layers */
-    bool packs_anew;    /* without the file that the trial before left */
+    const char *target;     /* of a head; NULL: a model */
+    const char *projection; /* head whose fc the model applies; NULL: none */
+    bool has_head;          /* of some tokens only */
+    bool has_places;        /* a head without layers */
+    bool packs_anew;        /* without the file that the trial before left */
     int32_t best[N_BEST];
     int n_best;
 };
 
 static const int32_t head_ids[] = {1, 2, 3, 5, 8, 13, 21, 34, 55, 89};
+
+static int keep_projected(struct model *model, struct error *err)
+{
+    const struct feature_wish wish = {
+        .projection = {.key = model_projection(model), .n = 3, .boundaries = {0, 1, 3}}};
+    return model_keep_features(model, &wish, err);
+}
 
 static int use(struct subject *subject, struct model *model, struct error *err)
 {
@@ -46,7 +55,12 @@ static int use(struct subject *subject, struct model *model, struct error *err)
         const struct forward_features given = {.target = features, .n_target = fed->n_tokens};
         TRY(model_forward_head(model, fed, &given, 1, subject->has_places ? &first : &row, 1, err));
     } else {
+        if (subject->projection) TRY(keep_projected(model, err));
         TRY(model_forward(model, &lane, 1, &row, 1, err));
+    }
+    if (subject->projection && !model_projected(model, 0, N_TOKENS)) {
+        rc = error_set(err, ERR_INTERNAL, "the projected rows cannot be read");
+        goto out;
     }
     TRY(model_best(model, 0, n, &arena, best, &n, err));
     if (subject->n_best && n != subject->n_best) {
@@ -78,7 +92,7 @@ static void empty_folder(const char *path)
 static int open_and_use(void *arg, struct error *err)
 {
     struct subject *subject = arg;
-    struct checkpoint *ck = NULL, *target = NULL;
+    struct checkpoint *ck = NULL, *target = NULL, *projection = NULL;
     struct head_options head = {0};
     struct backend *be = NULL;
     struct model *model = NULL;
@@ -87,12 +101,12 @@ static int open_and_use(void *arg, struct error *err)
                                       .kernels = "auto",
                                       .n_threads = 2,
                                       .pack_cache = subject->pack_cache};
-    const struct model_options options = {.n_kv_blocks = N_BLOCKS,
-                                          .max_tokens = N_TOKENS,
-                                          .max_rows = 1,
-                                          .max_lanes = 1,
-                                          .head_ids = subject->has_head ? head_ids : NULL,
-                                          .n_head_ids = sizeof head_ids / sizeof *head_ids};
+    struct model_options options = {.n_kv_blocks = N_BLOCKS,
+                                    .max_tokens = N_TOKENS,
+                                    .max_rows = 1,
+                                    .max_lanes = 1,
+                                    .head_ids = subject->has_head ? head_ids : NULL,
+                                    .n_head_ids = sizeof head_ids / sizeof *head_ids};
     int rc = 0;
     if (subject->packs_anew) empty_folder(subject->pack_cache);
     if (subject->target) {
@@ -101,6 +115,10 @@ static int open_and_use(void *arg, struct error *err)
         TRY(checkpoint_open_head(&ck, subject->name, &head, err));
     } else {
         TRY(checkpoint_open(&ck, subject->name, err));
+    }
+    if (subject->projection) {
+        TRY(projection_open_head(&projection, subject->projection, ck, err));
+        options.projection = projection;
     }
     backend.stored = checkpoint_config(ck)->stored;
     TRY(backend_open(&be, &backend, err));
@@ -111,6 +129,7 @@ out:
     if (be) be->ops->close(be);
     checkpoint_close(ck);
     checkpoint_close(target);
+    checkpoint_close(projection);
     return rc;
 }
 
@@ -163,6 +182,18 @@ START_TEST(heads_survive_each_failure)
 }
 END_TEST
 
+START_TEST(projections_survive_each_failure)
+{
+    static const char *const names[] = {"eagle3_flat", "eagle3_qwen3", "eagle3_whole"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[512];
+        snprintf(path, sizeof path, GOLDEN "../heads/%s", names[i]);
+        fail_each(names[i], (struct subject){.name = GOLDEN "llama_untied", .projection = path},
+                  FAIL_ALL, 1);
+    }
+}
+END_TEST
+
 START_TEST(gguf_files_survive_each_failure)
 {
     static const char *const names[] = {"llama_rope_llama3.bf16", "phi3_long_factors.bf16",
@@ -201,6 +232,7 @@ int main(void)
     tcase_add_test(all, a_synthetic_model_survives_each_failure);
     tcase_add_test(all, model_files_survive_each_failure);
     tcase_add_test(all, heads_survive_each_failure);
+    tcase_add_test(all, projections_survive_each_failure);
     tcase_add_test(all, gguf_files_survive_each_failure);
     tcase_add_test(all, the_shipped_draft_survives_each_failure);
     tcase_add_test(all, packed_weights_on_disk_survive_each_failure);
