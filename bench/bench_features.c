@@ -1,4 +1,4 @@
-/* What the target's features cost in a round, over a group of workers that runs already.
+/* Measures what the target's features cost in a round, over a group of workers that runs already.
  *
  *   bench_features --target LIST [--boundaries LIST] [--guesses 4] [--context 64] [--rounds 50]
  *                  [--turns 20]

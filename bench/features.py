@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the target's features cost in a round, with and without a head's fc at the workers.
+"""Measures what the target's features cost in a round, with and without a head's fc at the workers.
 
     bench/features.py BUILD [--ranks 2] [--width 4096] [--guesses 4] [--transport tcp]
                       [--turns 20] [--rounds 50]

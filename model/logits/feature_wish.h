@@ -19,8 +19,8 @@ struct projection_key {
     int width;       /* of what comes out */
 };
 
-/* What a head makes of features, in place of these: one width instead of several. The features that
- * it reads are named as in struct feature_wish. */
+/* A wish for one width in place of several features, which the fc of a head makes of them. The
+ * features that it reads are named as in struct feature_wish. */
 struct feature_projection {
     struct projection_key key; /* digest 0: nothing is wanted */
     int n;

@@ -22,7 +22,7 @@ enum {
     LONE_CONNECT_US = 20000000
 };
 
-/* What the rank serves, and the head whose fc it applies; NULL: none. To be set before it opens. */
+/* The model of the rank, and the head whose fc it applies; NULL: none. Set before it opens. */
 static const char *lone_model = LONE_TARGET;
 static const struct checkpoint *lone_projection;
 

@@ -23,8 +23,8 @@ enum {
     WAIT_US = 20000000
 };
 
-/* What the ranks of the groups that are opened next serve, and the head whose fc rank 0 applies;
- * NULL: none. */
+/* The model of the groups that are opened next, and the head whose fc rank 0 applies; NULL:
+ * none. */
 static const char *group_model = TALES;
 static const struct checkpoint *group_projection;
 

@@ -38,8 +38,8 @@ static void close_head(void)
     checkpoint_close(head_ck);
 }
 
-/* What a text gives: the features of each token side by side, as a head reads them, and what fc
- * makes of them. */
+/* The features of each token of a text side by side, as a head reads them, and what fc makes of
+ * them. */
 struct rows {
     uint16_t features[N_FED][FEATURES * D], projected[N_FED][D];
 };

@@ -14,7 +14,7 @@ static struct checkpoint *head;
 static int32_t text[N_TEXT];
 static struct feature_wish wish; /* of the projection alone */
 
-/* What rank 0 says in its description. */
+/* The key that rank 0 says in its description. */
 static struct projection_key key_of_head(void)
 {
     struct error err;
@@ -77,8 +77,8 @@ static int run(struct group *group, const struct feature_wish *features,
     return n_rows;
 }
 
-/* What the projection is in a row of `columns` others before it, of lane number i of those with
- * features. */
+/* Copies the projected column of lane number i of those with features, in whose rows it comes after
+ * `columns` others. */
 static void copy(const struct group *group, int i, int n, int columns, uint16_t (*out)[WIDTH])
 {
     size_t row = (size_t)columns * DIM + WIDTH;
