@@ -146,6 +146,7 @@ struct drafter {
     /* One pass makes all guesses of a lane, a row each, and none of them knows the others.
      * Otherwise each takes a pass, which knows those before it. */
     bool is_parallel;
+    int k_max; /* guesses of a chain that it can make; 0: as many as are wanted */
     int limit; /* positions that it can see: no guess is at or after it; INT_MAX: all */
     /* Its KV blocks; NULL: it has none. */
     const struct block_pool *pool;

@@ -5,6 +5,7 @@
 #include "coordinator/draft/model_draft.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,9 +106,14 @@ int model_draft_start(struct model_draft *d, const struct tokenizer *tok, struct
     };
     if (options->like) mo.like = ((const struct model_draft *)options->like)->model;
     d->n_rows_max = mo.max_rows;
-    TRY(open_blocks(d, mo.n_kv_blocks, err));
-    d->base.pool = &d->pool;
-    d->base.limit = mo.n_kv_blocks * KV_BLOCK_TOKENS + d->shift;
+    if (d->n_places) {
+        mo.n_kv_blocks = 0;
+        d->base.limit = INT_MAX;
+    } else {
+        TRY(open_blocks(d, mo.n_kv_blocks, err));
+        d->base.pool = &d->pool;
+        d->base.limit = mo.n_kv_blocks * KV_BLOCK_TOKENS + d->shift;
+    }
     /* Published heads were trained on short texts, and their config says so; they go on after. */
     if (!d->inputs) d->base.limit = least(cfg->max_positions, d->base.limit);
     TRY(mem_array(&d->feedings, (size_t)options->n_sequences, sizeof *d->feedings, err));
@@ -257,6 +263,11 @@ void model_draft_commit(struct drafter *drafter, struct sequence *seq)
 static int place_feeding(const struct model_draft *d, const struct feeding *f, int left,
                          struct forward_lane *lane, bool *is_whole)
 {
+    if (d->n_places) {
+        *lane = (struct forward_lane){.n_tokens = f->n_rows};
+        *is_whole = lane->n_tokens <= left;
+        return *is_whole ? lane->n_tokens : 0;
+    }
     const struct block_table *table = &d->tables[f->seq->slot];
     int begin = model_draft_first_unread(d, f->seq);
     *lane = (struct forward_lane){begin - d->shift, f->end - begin, f->seq->tokens + begin,
@@ -302,7 +313,7 @@ int model_draft_step(struct model_draft *d, const struct feeding *feedings, int 
         token += d->forward[i].n_tokens;
         row += feedings[i].n_rows;
     }
-    for (int i = 0; i < n_lanes; i++) {
+    for (int i = 0; i < n_lanes && !d->n_places; i++) {
         int read = d->forward[i].position + d->forward[i].n_tokens + d->shift;
         feedings[i].seq->n_draft_kv = feedings[i].grower ? feedings[i].end : read;
     }
@@ -334,6 +345,7 @@ int model_draft_plan_feeding(struct model_draft *d, struct feeding *feeding, str
 {
     if (seq->n_draft_kv >= position) seq->n_draft_kv = position - 1;
     *feeding = (struct feeding){.seq = seq, .end = position, .n_rows = 1};
+    if (d->n_places) return 0;
     return block_table_reach(&d->tables[seq->slot], &d->pool, position - d->shift, err);
 }
 

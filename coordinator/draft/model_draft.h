@@ -29,10 +29,12 @@ struct model_draft {
     struct backend *backend;
     struct model *model;
     struct block_pool pool;
-    struct block_table *tables;   /* [n_sequences] */
-    int n_vocab;                  /* ids that both models have */
-    int n_vocab_target;           /* ids that exist for the target */
-    int32_t mask_token;           /* of a parallel draft; -1: it is none */
+    struct block_table *tables;    /* [n_sequences] */
+    int n_vocab;                   /* ids that both models have */
+    int n_vocab_target;            /* ids that exist for the target */
+    int32_t mask_token;            /* of a parallel draft; -1: it reads no masks */
+    const uint16_t *mask_features; /* that masks are read with; NULL: they have none */
+    int n_places; /* of a head that guesses them from one feature and has no KV; otherwise 0 */
     struct feeding *feedings;     /* [n_sequences] of the pass that is running */
     struct draft_lane **passing;  /* [n_sequences] its lanes */
     struct forward_lane *forward; /* [n_sequences] and the step of it */

@@ -21,6 +21,8 @@ bool model_draft_has_features(const struct model_draft *d, const struct feeding 
 {
     int begin = model_draft_first_unread(d, feeding->seq);
     if (!d->inputs) return true;
+    if (d->n_places)
+        return base > 1 && draft_inputs_have(d->inputs, feeding->seq->slot, base - 2, base - 1);
     if (begin >= feeding->end) return false;
     return draft_inputs_have(d->inputs, feeding->seq->slot, begin - 1,
                              least(feeding->end, base) - 1);
@@ -48,6 +50,7 @@ static void place_chain(struct model_draft *d, int lane, const struct feeding *f
     int slot = feeding->seq->slot, begin = forward->position + d->shift;
     int base = feeding->lane ? feeding->lane->draft->base : feeding->end;
     out->n_target = base > begin ? least(base - begin, forward->n_tokens) : 0;
+    if (d->mask_features) out->n_target = forward->n_tokens;
     if (out->n_target > 0) out->target = draft_inputs_rows(in, slot, begin - 1);
     uint16_t *to = draft_inputs_gathered(in, lane);
     out->recycled = to;
@@ -80,7 +83,11 @@ void model_draft_place_features(struct model_draft *d, int lane, const struct fe
 {
     struct forward_features *out = &d->inputs->features[lane];
     *out = (struct forward_features){0};
-    if (feeding->grower) {
+    if (d->n_places) {
+        int last = feeding->lane->draft->base - 2;
+        out->target = draft_inputs_rows(d->inputs, feeding->seq->slot, last);
+        out->n_target = 1;
+    } else if (feeding->grower) {
         place_tree(d, lane, feeding, forward, out);
     } else {
         place_chain(d, lane, feeding, forward, out);
@@ -100,7 +107,7 @@ int model_draft_keep_outputs(struct model_draft *d, const struct feeding *feedin
                              const struct forward_row *rows, struct error *err)
 {
     struct draft_inputs *in = d->inputs;
-    for (int r = 0; r < feeding->n_rows; r++) {
+    for (int r = 0; r < feeding->n_rows && !d->base.is_parallel; r++) {
         uint16_t *to = draft_inputs_output(in, feeding->seq->slot, node_of_row(feeding, r));
         const uint16_t *row = model_features(d->model, 0, first_token + rows[r].index, 1);
         if (!row) return error_set(err, ERR_UNAVAILABLE, "the draft's device is lost");

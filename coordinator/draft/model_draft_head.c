@@ -108,7 +108,9 @@ static int head_draft_observe(struct drafter *drafter, struct sequence *seq,
 {
     struct model_draft *d = model_draft(drafter);
     int needed = model_draft_first_unread(d, seq) - 1, rc = 0;
+    if (d->n_places) needed = seq->n_tokens > 1 ? seq->n_tokens - 2 : 0;
     TRY(draft_inputs_keep(d->inputs, seq->slot, features, needed, err));
+    if (d->n_places) goto out;
     int n_waiting = draft_inputs_end(d->inputs, seq->slot) - needed;
     if (n_waiting <= WAITING_MAX) return 0;
     const struct draft_reading reading = {seq, n_waiting};
@@ -118,15 +120,60 @@ out:
     return rc;
 }
 
+/* ---- heads of places: nothing is read, and there is no KV ---- */
+
+/* As if all tokens but the last had been read: so the target computes the feature of the one before
+ * it, from which the guesses are made, also where others have computed all of the text. */
+
+static void head_draft_begin(struct drafter *drafter, struct sequence *seq)
+{
+    if (model_draft(drafter)->n_places) {
+        seq->n_draft_kv = seq->n_tokens - 1;
+    } else {
+        model_draft_begin(drafter, seq);
+    }
+}
+
+static int head_draft_read(struct drafter *drafter, const struct draft_reading *readings, int n,
+                           struct error *err)
+{
+    return model_draft(drafter)->n_places ? 0 : model_draft_read(drafter, readings, n, err);
+}
+
+static void head_draft_forget(struct drafter *drafter, int slot)
+{
+    struct model_draft *d = model_draft(drafter);
+    if (d->n_places) {
+        draft_inputs_forget(d->inputs, slot);
+    } else {
+        model_draft_forget(drafter, slot);
+    }
+}
+
+static int head_draft_reserve(struct drafter *drafter, struct sequence *seq, int n_positions,
+                              struct error *err)
+{
+    return model_draft(drafter)->n_places ? 0 : model_draft_reserve(drafter, seq, n_positions, err);
+}
+
+static void head_draft_commit(struct drafter *drafter, struct sequence *seq)
+{
+    if (model_draft(drafter)->n_places) {
+        seq->n_draft_kv = seq->n_tokens - 1;
+    } else {
+        model_draft_commit(drafter, seq);
+    }
+}
+
 const struct model_draft_ops head_draft_ops = {
     .open = head_draft_open,
     .close = model_draft_close,
     .set_vocabulary = model_draft_set_vocabulary,
-    .begin = model_draft_begin,
-    .read = model_draft_read,
-    .forget = model_draft_forget,
-    .reserve = model_draft_reserve,
+    .begin = head_draft_begin,
+    .read = head_draft_read,
+    .forget = head_draft_forget,
+    .reserve = head_draft_reserve,
     .propose = model_draft_propose,
-    .commit = model_draft_commit,
+    .commit = head_draft_commit,
     .extra = {.observe = head_draft_observe, .count_threads = head_draft_count_threads},
 };

@@ -102,6 +102,19 @@ out:
     return rc;
 }
 
+int draft_inputs_add_masks(struct draft_inputs *in, int slot, const uint16_t *mask, int n,
+                           struct error *err)
+{
+    struct feature_run *run = &in->runs[slot];
+    int rc = 0;
+    TRY(grow(in, run, run->n + n, err));
+    for (int i = 0; i < n; i++) {
+        memcpy(row_of(in, run, run->n + i), mask, row_bytes(in));
+    }
+out:
+    return rc;
+}
+
 void draft_inputs_forget(struct draft_inputs *in, int slot)
 {
     free(in->runs[slot].rows);

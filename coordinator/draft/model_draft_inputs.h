@@ -37,6 +37,10 @@ void draft_inputs_close(struct draft_inputs *inputs);
  * ERR_INTERNAL they do not go on from there. */
 int draft_inputs_keep(struct draft_inputs *inputs, int slot, const struct draft_features *features,
                       int needed, struct error *err);
+/* Puts the features of n masks after those that are there, until the next ones come. Errors:
+ * ERR_NO_MEMORY. */
+int draft_inputs_add_masks(struct draft_inputs *inputs, int slot, const uint16_t *mask, int n,
+                           struct error *err);
 void draft_inputs_forget(struct draft_inputs *inputs, int slot);
 
 /* True if the target's features of positions first .. end are there. */

@@ -16,14 +16,23 @@
 #include "coordinator/draft/model_draft_grow.h"
 
 #include "base/least.h"
+#include "coordinator/draft/model_draft_inputs.h"
+#include "model/checkpoint/head.h"
 
 int model_draft_open_parallel(struct model_draft *d, struct error *err)
 {
     const struct model_config *cfg = checkpoint_config(d->checkpoint);
-    const char *key;
-    d->mask_token = checkpoint_mask_token(d->checkpoint, &key);
-    d->base.is_parallel = d->mask_token >= 0;
-    if (!d->base.is_parallel) return 0;
+    const struct head_config *head = checkpoint_head(d->checkpoint);
+    const char *key = "mask_token_id";
+    d->mask_features = head ? checkpoint_head_mask(d->checkpoint) : NULL;
+    if (head) {
+        d->mask_token = d->mask_features ? head->mask_token_id : -1;
+        d->n_places = d->base.k_max = head->places.n;
+    } else {
+        d->mask_token = checkpoint_mask_token(d->checkpoint, &key);
+    }
+    d->base.is_parallel = d->mask_token >= 0 || d->n_places > 0;
+    if (d->mask_token < 0) return 0;
     if (d->mask_token >= cfg->vocab_size) {
         return error_set(err, ERR_FORMAT,
                          "the draft %s has \"%s\" = %d, which is no token of a model with %d; "
@@ -63,9 +72,13 @@ static int add_masks(struct model_draft *d, struct feeding *feeding)
     int n_wanted[] = {count_places(lane), lane->k}, n = 0;
     for (int i = 0; i < 2 && n <= 0; i++) {
         n = least(n_wanted[i] - lane->draft->n_chain, d->n_rows_max) - 1;
-        if (n > 0 && block_table_reach(table, &d->pool, feeding->end + n, &err)) n = 0;
+        if (n > 0 && block_table_reach(table, &d->pool, feeding->end + n - d->shift, &err)) n = 0;
     }
     if (n <= 0) return 0;
+    if (d->mask_features &&
+        draft_inputs_add_masks(d->inputs, seq->slot, d->mask_features, n, &err)) {
+        return 0;
+    }
     for (int i = 0; i < n; i++) {
         seq->tokens[feeding->end + i] = d->mask_token;
     }
@@ -74,11 +87,19 @@ static int add_masks(struct model_draft *d, struct feeding *feeding)
     return n;
 }
 
+/* Rows of a head of places, which reads neither tokens nor masks for them. */
+static int add_places(const struct model_draft *d, struct feeding *feeding)
+{
+    int n = least(least(count_places(feeding->lane), d->n_places), d->n_rows_max) - 1;
+    feeding->n_rows += n;
+    return n;
+}
+
 int model_draft_add_masks(struct model_draft *d, int n_feedings)
 {
     int n = 0;
     for (int i = 0; i < n_feedings; i++) {
-        n += add_masks(d, &d->feedings[i]);
+        n += d->n_places ? add_places(d, &d->feedings[i]) : add_masks(d, &d->feedings[i]);
     }
     return n;
 }

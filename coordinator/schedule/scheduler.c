@@ -44,7 +44,8 @@ static int model_limit(const struct planning *p, struct sequence *seq)
         return 0;
     }
     if (planning_is_first_plain(seq) || planning_lacks_features(p, seq)) return 0;
-    return least(planning_guess_room(p, seq), room);
+    int k_max = p->s->drafters->model->k_max;
+    return least(planning_guess_room(p, seq), k_max ? least(room, k_max) : room);
 }
 
 /* The guesses of a sequence with a K of its own. */

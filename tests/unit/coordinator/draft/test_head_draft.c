@@ -2,37 +2,74 @@
 /* The drafter that is a head: whatever was accepted, in company, with guesses after siblings, and
  * where others have read the same beginning, each guess is the best of the row that the head
  * computes when it reads the whole text with the target's features, and then the guesses before
- * with its own outputs. The features are those of the golden heads: any are as good. */
+ * with its own outputs; or masks, where one pass makes all guesses; or from the last feature
+ * alone. */
 #include <stdio.h>
 #include <string.h>
 
+#include "base/rng.h"
 #include "coordinator/draft/drafters.h"
 #include "coordinator/draft/model_draft.h"
 #include "coordinator/draft/options.h"
 #include "coordinator/schedule/places.h"
+#include "model/checkpoint/head.h"
+#include "model/numerics/numerics.h"
 #include "tests/support/guess_tables.h"
-#include "tests/support/head_rig.h"
 #include "tests/support/sequence_world.h"
 
-enum { LENGTH = 60, VOCAB = 320, WIDTH_MAX = 1024, LANES = 4, GUESSES = 4, FIRST = 5 };
+#define GOLDEN SOURCE_DIR "/tests/golden/"
 
-static const char *const heads[] = {"eagle3_flat",   "eagle3_output", "eagle3_whole",
-                                    "eagle3_single", "eagle1",        "mimo"};
+enum {
+    LENGTH = 60,
+    VOCAB = 320,
+    DIM_MAX = 1024,
+    BLOCKS = 16,
+    LANES = 4,
+    GUESSES = 3, /* every head of places has so many */
+    FIRST = 5
+};
+
+static const struct {
+    const char *folder, *target;
+} heads[] = {{"heads/eagle3_flat", "models/llama_untied"},
+             {"heads/eagle3_output", "models/llama_untied"},
+             {"heads/eagle3_whole", "models/llama_untied"},
+             {"heads/eagle3_single", "models/llama_untied"},
+             {"heads/eagle1", "models/llama_untied"},
+             {"heads/mimo", "heads/mimo"}, /* MTP layers are in their target's folder */
+             {"heads/eagle3_parallel", "models/llama_untied"},
+             {"place_heads/medusa", "models/llama_untied"},
+             {"place_heads/medusa_shared", "models/llama_untied"},
+             {"place_heads/blockwise", "models/llama_tied"}};
 enum { N_HEADS = sizeof heads / sizeof *heads };
 
 struct world {
-    struct head_rig rig; /* the same head, computed by hand */
+    /* The same head, computed by hand. */
+    struct checkpoint *target, *ck;
+    struct backend *backend;
+    struct model *model;
+    const struct head_config *head;
+    int width; /* of a token's features */
     struct tokenizer *tok;
     struct drafters drafters;
     struct block_pool target_pool;
     struct arena arena;
     float logits[VOCAB];
-    uint16_t output[WIDTH_MAX];
-    int32_t blocks[HEAD_RIG_BLOCKS];
+    uint16_t output[DIM_MAX];
+    int32_t blocks[BLOCKS];
 };
 
 static struct world w;
 static const struct end_ids nothing_ends;
+
+/* Any features are as good as those of a target: a function of the position and the token. */
+static void make_feature(uint16_t *row, int position, int32_t token)
+{
+    for (int i = 0; i < w.width; i++) {
+        const struct rng_address at = {(uint64_t)token, (uint32_t)position, (uint32_t)i};
+        row[i] = num_float_to_bf16((float)(rng_uniform(&at, RNG_DRAFT, 0) * 4 - 2));
+    }
+}
 
 /* A text and what the target would say of it, if it were this. */
 struct text {
@@ -41,50 +78,84 @@ struct text {
     struct sequence *seq;
 };
 
-static const uint16_t *feature(int position, int32_t token)
-{
-    return head_rig_features(&w.rig, (position * 7 + token) % w.rig.n_tokens);
-}
-
 /* Features of positions first .. + n of a text, one after the other. */
 static uint16_t *features_of(const struct text *text, int first, int n)
 {
-    size_t width = (size_t)w.rig.width;
+    size_t width = (size_t)w.width;
     uint16_t *rows = arena_take(&w.arena, (size_t)n * width, sizeof *rows);
     ck_assert_ptr_nonnull(rows);
     for (int i = 0; i < n; i++) {
-        memcpy(rows + (size_t)i * width, feature(first + i, text->tokens[first + i]),
-               width * sizeof *rows);
+        make_feature(rows + (size_t)i * width, first + i, text->tokens[first + i]);
     }
     return rows;
 }
 
 /* ---- by hand ---- */
 
+static void step_by_hand(const struct forward_lane *lane, const struct forward_features *features,
+                         int index)
+{
+    struct error err;
+    const struct forward_row row = {0, index};
+    CHECK_OK(model_forward_head(w.model, lane, features, 1, &row, 1, &err));
+    memcpy(w.logits, model_logits(w.model, 0), (size_t)w.head->n_columns * sizeof *w.logits);
+    if (w.head->places.n) return;
+    memcpy(w.output, model_features(w.model, 0, index, 1),
+           (size_t)checkpoint_config(w.ck)->dim * sizeof *w.output);
+}
+
+/* Reads a text of n tokens and then n_path masks, in one step. */
+static void read_masks(const struct text *text, int n, int n_path)
+{
+    int32_t tokens[LENGTH + DRAFT_MAX];
+    size_t width = (size_t)w.width, n_rows = (size_t)(n - 1 + n_path);
+    uint16_t *rows = arena_take(&w.arena, n_rows * width, sizeof *rows);
+    memcpy(rows, features_of(text, 0, n - 1), (size_t)(n - 1) * width * sizeof *rows);
+    memcpy(tokens, text->tokens + 1, (size_t)(n - 1) * sizeof *tokens);
+    for (int i = n - 1; i < n - 1 + n_path; i++) {
+        memcpy(rows + (size_t)i * width, checkpoint_head_mask(w.ck), width * sizeof *rows);
+        tokens[i] = w.head->mask_token_id;
+    }
+    const struct forward_lane lane = {
+        .n_tokens = (int)n_rows, .tokens = tokens, .blocks = w.blocks};
+    step_by_hand(&lane, &(struct forward_features){rows, (int)n_rows, NULL}, (int)n_rows - 1);
+}
+
 /* Reads a text of n tokens and then `path`, and leaves the row after it in w.logits. */
 static void read_by_hand(const struct text *text, int n, const int32_t *path, int n_path)
 {
-    struct error err;
+    if (w.head->places.n) {
+        const struct forward_lane lane = {.n_tokens = n_path + 1};
+        step_by_hand(&lane, &(struct forward_features){features_of(text, n - 2, 1), 1, NULL},
+                     n_path);
+        return;
+    }
+    if (checkpoint_head_mask(w.ck)) {
+        read_masks(text, n, n_path);
+        return;
+    }
     const struct forward_lane lane = {
         .n_tokens = n - 1, .tokens = text->tokens + 1, .blocks = w.blocks};
-    const struct forward_features features = {.target = features_of(text, 0, n - 1),
-                                              .n_target = n - 1};
-    const struct forward_row row = {0, n - 2};
-    CHECK_OK(model_forward_head(w.rig.model, &lane, &features, 1, &row, 1, &err));
-    head_rig_take(&w.rig, 0, n - 2, w.logits, w.output);
+    step_by_hand(&lane, &(struct forward_features){features_of(text, 0, n - 1), n - 1, NULL},
+                 n - 2);
     for (int i = 0; i < n_path; i++) {
-        head_rig_step(&w.rig, w.blocks, n - 1 + i, path[i], w.logits, w.output);
+        const struct forward_lane next = {
+            .position = n - 1 + i, .n_tokens = 1, .tokens = &path[i], .blocks = w.blocks};
+        uint16_t before[DIM_MAX];
+        memcpy(before, w.output, sizeof before);
+        step_by_hand(&next, &(struct forward_features){.recycled = before}, 0);
     }
 }
 
 /* The best ids of w.logits, best first. */
 static void best_by_hand(int32_t *best, int n)
 {
-    const int32_t *ids = checkpoint_head_ids(w.rig.ck);
+    const int32_t *ids = checkpoint_head_ids(w.ck);
     bool is_taken[VOCAB] = {false};
     for (int i = 0; i < n; i++) {
-        int at = -1;
-        for (int c = 0; c < w.rig.n_columns; c++) {
+        int at = -1, mask = checkpoint_head_mask(w.ck) ? w.head->mask_token_id : -1;
+        for (int c = 0; c < w.head->n_columns; c++) {
+            if ((ids ? ids[c] : c) == mask) continue; /* it is no token of a text */
             if (!is_taken[c] && (at < 0 || w.logits[c] > w.logits[at])) at = c;
         }
         is_taken[at] = true;
@@ -111,22 +182,39 @@ static void check_draft(const struct text *text, const struct guess_tree *draft)
 
 /* ---- the drafter ---- */
 
+static void open_by_hand(int head)
+{
+    struct error err;
+    char path[512];
+    const struct backend_options backend = {
+        .device = "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 1};
+    const struct model_options options = {
+        .n_kv_blocks = BLOCKS, .max_tokens = 2 * LENGTH, .max_rows = 4, .max_lanes = 1};
+    snprintf(path, sizeof path, "%s%s", GOLDEN, heads[head].target);
+    CHECK_OK(checkpoint_open(&w.target, path, &err));
+    snprintf(path, sizeof path, "%s%s", GOLDEN, heads[head].folder);
+    CHECK_OK(checkpoint_open_head(&w.ck, path, &(struct head_options){.target = w.target}, &err));
+    w.head = checkpoint_head(w.ck);
+    w.width = w.head->entry.n_features * w.head->entry.feature_dim;
+    ck_assert_int_le(w.head->n_columns, VOCAB);
+    CHECK_OK(backend_open(&w.backend, &backend, &err));
+    CHECK_OK(model_open(&w.model, w.ck, comm_single(), w.backend, &options, &err));
+    CHECK_OK(model_keep_output(w.model, &err));
+    for (int i = 0; i < BLOCKS; i++) {
+        w.blocks[i] = BLOCKS - 1 - i;
+    }
+}
+
 static void setup(int head)
 {
     struct error err;
-    char folder[512], target[512];
+    char folder[512];
     w = (struct world){0};
-    head_rig_open(&w.rig, heads[head], 1);
-    ck_assert_int_le(w.rig.n_columns, VOCAB);
-    for (int i = 0; i < HEAD_RIG_BLOCKS; i++) {
-        w.blocks[i] = HEAD_RIG_BLOCKS - 1 - i;
-    }
-    snprintf(folder, sizeof folder, "head:%s/%s", HEADS_FOLDER, heads[head]);
-    /* MTP layers are in their target's folder. */
-    snprintf(target, sizeof target, "%s", checkpoint_name(w.rig.target ? w.rig.target : w.rig.ck));
+    open_by_hand(head);
+    snprintf(folder, sizeof folder, "head:%s%s", GOLDEN, heads[head].folder);
     const struct drafter_options options = {
         .name = folder,
-        .target = target,
+        .target = checkpoint_name(w.target),
         .backend = {.device = "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 1},
         .n_sequences = LANES,
         .support = 64,
@@ -145,7 +233,10 @@ static void teardown(void)
     block_pool_close(&w.target_pool);
     arena_close(&w.arena);
     tokenizer_close(w.tok);
-    head_rig_close(&w.rig);
+    model_close(w.model);
+    w.backend->ops->close(w.backend);
+    checkpoint_close(w.ck);
+    checkpoint_close(w.target);
 }
 
 static void begin(struct text *text, int slot, int n)
@@ -160,7 +251,8 @@ static void begin(struct text *text, int slot, int n)
     text->seq = first_sequence(new_job(JOB_GENERATE, text->tokens, n), w.tok, &defaults);
     CHECK_OK(places_give(text->seq, slot, &w.target_pool, &w.drafters, &err));
     text->seq->rule = &accept_rules[RULE_GREEDY];
-    text->n_shown = text->seq->n_draft_kv > 0 ? text->seq->n_draft_kv - 1 : 0;
+    bool reads = text->seq->n_draft_kv > 0 && !w.head->places.n;
+    text->n_shown = reads ? text->seq->n_draft_kv - 1 : 0;
 }
 
 static void end(struct text *text)
@@ -256,8 +348,8 @@ START_TEST(guesses_are_those_of_a_text_read_at_once)
 }
 END_TEST
 
-/* After siblings of the first two guesses, three deep. */
-static const struct growth growth = {.n = 6, .parents = {-1, -1, -2, 0, -4, 3}};
+/* After siblings of the first two guesses, and after one of these. */
+static const struct growth growth = {.n = 5, .parents = {-1, -1, -2, 0, -4}};
 
 START_TEST(guesses_after_siblings_read_the_outputs_of_their_paths)
 {
@@ -343,14 +435,14 @@ START_TEST(what_does_not_fit_is_refused)
     struct error err;
     struct drafter *drafter = NULL;
     struct drafter_options options = {
-        .name = "head:" HEADS_FOLDER "/eagle3_flat",
+        .name = "head:" GOLDEN "heads/eagle3_flat",
         .backend = {.device = "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 1},
         .n_sequences = 1,
         .support = 64,
         .kv_tokens = LENGTH};
     setup(0);
     CHECK_ERR(drafter_open(&drafter, &options, w.tok, &err), ERR_ARGUMENT, "--tokenizer");
-    options.target = checkpoint_name(w.rig.target);
+    options.target = checkpoint_name(w.target);
     options.vocabulary = "counts.txt";
     CHECK_ERR(drafter_open(&drafter, &options, w.tok, &err), ERR_ARGUMENT, "--draft-vocab");
     int dim = w.drafters.model->feature_dim;
