@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from nets import Attention, Ffn, Norm, Rope, Shape, causal
+from nets import Attention, Ffn, Folder, Norm, Rope, Shape, causal
 from recordings import Unfit
 
 
@@ -106,9 +106,35 @@ def make(options, lender, recordings):
     n_columns = len(recordings.boundaries)
     if n_columns == 0:
         raise Unfit("the recordings have no boundaries, which EAGLE-3 reads")
+    if options.begin:
+        return begun(Folder(options.begin), lender, recordings)
     ids = chosen_ids(options.columns, recordings, lender.n_vocab)
     owns = options.lm_head == "own" or (options.lm_head == "auto" and ids is not None)
     return Eagle3(lender, n_columns, ids, options.ffn, owns)
+
+
+def begun(folder, lender, recordings):
+    """The head of a folder in the original layout, which goes on learning."""
+    boundaries = folder.value("eagle_aux_hidden_state_layer_ids")
+    if boundaries != recordings.boundaries:
+        raise Unfit(f"{folder.path} reads the boundaries {boundaries}, but those of the recordings "
+                    f"are {recordings.boundaries}")
+    if folder.value("norm_before_residual"):
+        raise Unfit(f"{folder.path}: \"norm_before_residual\" is true, which is not trained here")
+    ids = None
+    if "d2t" in folder.files:
+        ids = folder.tensor("d2t").long()
+        ids = ids + torch.arange(len(ids))
+    net = Eagle3(lender, len(boundaries), ids, folder.value("intermediate_size"),
+                 "lm_head.weight" in folder.files)
+    with torch.no_grad():
+        for name, value in net.named_parameters():
+            stored = folder.tensor(name)
+            if stored.shape != value.shape:
+                raise Unfit(f"{folder.path}: {name} is {list(stored.shape)}, but for this target "
+                            f"it would be {list(value.shape)}")
+            value.copy_(stored)
+    return net
 
 
 def chosen_ids(n_columns, recordings, n_vocab):

@@ -21,8 +21,7 @@ class Folder:
         self.path = pathlib.Path(name)
         config = self.path / "config.json"
         if not config.exists():
-            raise Unfit(f"{name} has no config.json (`outrider export` makes a folder of a GGUF "
-                        "file)")
+            raise Unfit(f"{name} has no config.json")
         self.config = json.loads(config.read_text(encoding="utf-8"))
         self.files = {}
         for path in sorted(self.path.glob("*.safetensors")):
@@ -52,6 +51,45 @@ class Folder:
                      self.config.get("num_key_value_heads") or n_heads,
                      self.config.get("head_dim") or width // n_heads,
                      self.value("rms_norm_eps"), self.rope_theta())
+
+
+class GgufFile(Folder):
+    """A GGUF file as if it were a folder: all but its layers, which heads need not."""
+
+    KEYS = {"hidden_size": "embedding_length", "intermediate_size": "feed_forward_length",
+            "num_attention_heads": "attention.head_count",
+            "num_key_value_heads": "attention.head_count_kv",
+            "head_dim": "attention.key_length", "num_hidden_layers": "block_count",
+            "rms_norm_eps": "attention.layer_norm_rms_epsilon", "rope_theta": "rope.freq_base",
+            "max_position_embeddings": "context_length"}
+    NAMES = {"token_embd.weight": "model.embed_tokens.weight", "output.weight": "lm_head.weight",
+             "output_norm.weight": "model.norm.weight"}
+
+    def __init__(self, name):
+        try:
+            import gguf
+        except ImportError as error:
+            raise Unfit(f"{name} is a GGUF file: `pip install gguf` lets it be read") from error
+        self.path, self.dequantize = pathlib.Path(name), gguf.quants.dequantize
+        reader = gguf.GGUFReader(name)
+        kind = reader.fields["general.architecture"].contents()
+        self.config = {"architectures": [f"{kind} of a GGUF file"]}
+        for key, stored in self.KEYS.items():
+            field = reader.fields.get(f"{kind}.{stored}")
+            if field:
+                self.config[key] = field.contents()
+        self.files = {self.NAMES[tensor.name]: tensor for tensor in reader.tensors
+                      if tensor.name in self.NAMES}
+
+    def tensor(self, name):
+        if name not in self.files:
+            raise Unfit(f"{self.path} lacks the tensor {name}")
+        tensor = self.files[name]
+        return torch.tensor(self.dequantize(tensor.data, tensor.tensor_type))
+
+
+def open_model(name):
+    return GgufFile(name) if name.endswith(".gguf") else Folder(name)
 
 
 class Shape:

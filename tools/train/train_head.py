@@ -25,7 +25,7 @@ import eagle3
 import parallel
 import places
 from losses import LOSSES, acceptance_of, loss_of, target_rows
-from nets import Folder, Lender
+from nets import Lender, open_model
 from recordings import Recordings, Unfit
 
 KINDS = {"eagle3": eagle3.make, "medusa": places.make_medusa, "blockwise": places.make_blockwise,
@@ -36,10 +36,11 @@ def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     add = parser.add_argument
     add("--kind", choices=KINDS, default="eagle3")
-    add("--target", required=True, help="a folder with config.json and safetensors")
+    add("--target", required=True, help="a folder with config.json and safetensors, or a GGUF file")
     add("--recordings", required=True, action="append",
         help="a folder; may be given more than once")
     add("--out", required=True)
+    add("--begin", help="EAGLE-3: the folder of a head that goes on learning; it decides its sizes")
     add("--guesses", type=int, default=5, help="that are trained, a token further each; default 5")
     add("--columns", type=int, default=0, help="size of a reduced vocabulary; default: all")
     add("--lm-head", choices=("auto", "own", "lent"), default="auto",
@@ -78,7 +79,7 @@ class Training:
         self.out = pathlib.Path(options.out)
         self.out.mkdir(parents=True, exist_ok=True)
         self.recordings = Recordings(options.recordings, options.held_out)
-        self.lender = Lender(Folder(options.target)).to(options.device)
+        self.lender = Lender(open_model(options.target)).to(options.device)
         self.net = KINDS[options.kind](options, self.lender, self.recordings).to(options.device)
         self.learnt = [p for p in self.net.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self.learnt, lr=options.rate, betas=(0.9, 0.95),
