@@ -115,6 +115,15 @@ def check_resumed(recordings, folder):
     assert "of 0 recordings 0 are held out" in said, said
 
 
+def check_begun(recordings, folder):
+    """A head's files are what the trainer had, so training can go on from them alone."""
+    head = os.path.join(folder, "eagle3")
+    had = rows(train(recordings, head, "eagle3", "--evaluate"), "kept at 1")[0]
+    out = os.path.join(folder, "begun")
+    has = rows(train(recordings, out, "eagle3", "--begin", head, "--evaluate"), "kept at 1")[0]
+    assert max(abs(a - b) for a, b in zip(had, has)) < 0.01, (had, has)
+
+
 def check_head(build, folder, kind):
     """bench_head reads what was written, and its guesses are right more often than with features of
     other boundaries, which know only what follows from the last tokens."""
@@ -143,6 +152,7 @@ def main(build):
         for kind in KINDS:
             check_kind(recordings, folder, kind)
         check_resumed(recordings, folder)
+        check_begun(recordings, folder)
         check_head(build, folder, "eagle3")
 
 
