@@ -3,7 +3,7 @@
 """tools/train/train_head.py: recordings of a cluster train each kind of head a little, so that more
 of its guesses are kept; training goes on where it was, and the programs read the head. Needs a
 Python with torch and safetensors, this one or that which OUTRIDER_TORCH_PYTHON names; without one
-only the programs' own part is tested. Usage: test_train_head.py BUILD_FOLDER"""
+only the head of the tales pair is tested. Usage: test_train_head.py BUILD_FOLDER"""
 import ast
 import json
 import os
@@ -140,8 +140,21 @@ def check_head(build, folder, kind):
     print(done.stdout, end="", flush=True)
 
 
+def check_shipped(build):
+    """The head of the tales pair, at the temperature that it is for."""
+    done = subprocess.run(
+        [os.path.join(build, "bench/bench_head"), "--target", os.path.join(TALES, "target"),
+         "--head", os.path.join(TALES, "head"), "--begin", "Once upon a time", "--texts", "4",
+         "--tokens", "160", "--temperature", "0.4", "--every", "4"],
+        capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    guesses = [float(word) for word in re.findall(r"\d\.\d{3}", done.stdout)]
+    assert len(guesses) == 5 and min(guesses[:3]) > 0.6 and min(guesses) > 0.4, done.stdout
+
+
 def main(build):
     check_sources()
+    check_shipped(build)
     has_torch = subprocess.run([PYTHON, "-c", "import torch, safetensors"], capture_output=True,
                                check=False).returncode == 0
     if not has_torch:
