@@ -44,7 +44,7 @@ static const struct {
 enum { N_HEADS = sizeof heads / sizeof *heads };
 
 struct world {
-    /* The same head, computed by hand. */
+    /* Another model of the head, for computing by hand. */
     struct checkpoint *target, *ck;
     struct backend *backend;
     struct model *model;
