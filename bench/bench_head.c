@@ -256,6 +256,12 @@ static int open_trial(struct trial *t, struct error *err)
     const struct head_options options = {.target = t->target.ck};
     TRY(checkpoint_open_head(&t->head.ck, s->head, &options, err));
     const struct head_config *head = checkpoint_head(t->head.ck);
+    if (head->block.size > 0) {
+        rc = error_set(err, ERR_UNSUPPORTED,
+                       "%s guesses blocks, and this measures heads that guess token after token",
+                       s->head);
+        goto out;
+    }
     TRY(head_readings(head, checkpoint_config(t->target.ck)->n_layers, t->readings, &t->n_readings,
                       err));
     TRY(add_given(t, head, err));

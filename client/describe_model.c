@@ -122,6 +122,19 @@ static void print_places(const struct head_config *head)
     }
 }
 
+static void print_block(const struct head_block *block)
+{
+    printf("%-22s%d rows in one pass, of which %d guess\n", "block", block->size,
+           head_block_guesses(block));
+    if (block->rank > 0) {
+        printf("%-22sof rank %d: each guess changes the logits of the next one\n", "chain",
+               block->rank);
+    }
+    if (block->confidence_width == 0) return;
+    terminal_row("confidence", "there, but not used: how many guesses pay is learned from those "
+                               "that were accepted");
+}
+
 static void print_head(const struct head_config *head, const char *name)
 {
     char text[HEAD_READING_BYTES];
@@ -136,6 +149,7 @@ static void print_head(const struct head_config *head, const char *name)
     printf("%-22s%d ids, by %s lm_head\n", "guesses", head->n_columns,
            source_words(head->logits_from));
     printf("%-22s%s\n", "embedding", source_words(head->embedding_from));
+    if (head->block.size > 0) print_block(&head->block);
 }
 
 static void print_layers(const struct model_config *cfg)
@@ -192,16 +206,24 @@ static json_t *types_json(const struct local_model *m)
     return list;
 }
 
+static json_t *block_json(const struct head_block *block)
+{
+    if (block->size == 0) return json_null();
+    return json_pack("{si si si sb}", "rows", block->size, "guesses", head_block_guesses(block),
+                     "chain_rank", block->rank, "confidence", block->confidence_width > 0);
+}
+
 static json_t *head_json(const struct head_config *head)
 {
     char text[HEAD_READING_BYTES];
     if (!head) return json_null();
-    return json_pack(
-        "{ss sb si si ss si sb sb si}", "format", head_format_name(head), "speculators_layout",
-        head->is_speculators, "features", head->entry.n_features, "feature_width",
-        head->entry.feature_dim, "reads", head_reading_show(head, text), "guessed_ids",
-        head->n_columns, "own_embedding", head->embedding_from == HEAD_OWN, "own_lm_head",
-        head->logits_from == HEAD_OWN || head->places.has_logits, "places", head->places.n);
+    return json_pack("{ss sb si si ss si sb sb si so}", "format", head_format_name(head),
+                     "speculators_layout", head->is_speculators, "features", head->entry.n_features,
+                     "feature_width", head->entry.feature_dim, "reads",
+                     head_reading_show(head, text), "guessed_ids", head->n_columns, "own_embedding",
+                     head->embedding_from == HEAD_OWN, "own_lm_head",
+                     head->logits_from == HEAD_OWN || head->places.has_logits, "places",
+                     head->places.n, "block", block_json(&head->block));
 }
 
 /* A head of places has no layers of which this would be a property. */

@@ -16,8 +16,10 @@ int entry_open(struct entry *entry, const struct head_config *head, int dim, int
                             .max_tokens = max_tokens,
                             .capacity = n};
     TRY(fc_check_width(head, err));
-    TRY(backend_buffer(be, &entry->embedded, n * d * sizeof(float), err));
-    TRY(backend_buffer(be, &entry->joined, n * 2 * d * sizeof(uint16_t), err));
+    if (head->block.size == 0) {
+        TRY(backend_buffer(be, &entry->embedded, n * d * sizeof(float), err));
+        TRY(backend_buffer(be, &entry->joined, n * 2 * d * sizeof(uint16_t), err));
+    }
     if (head->entry.has_fc) {
         bool is_normed = head->entry.norms != FEATURES_PLAIN;
         TRY(fc_open(&entry->fc, head, dim, max_tokens, is_normed, be, err));
@@ -60,11 +62,11 @@ void entry_place(struct entry *entry, int first, int n, const uint16_t *features
     }
 }
 
-/* x = fc of the features, for the rows that have the target's. Features without norms are read as
- * they came, because they are bf16 already. The rounded rows are in x as well, and `joined` is free
- * until the rows are joined. */
+/* x = fc of the features, for the rows that have the target's, and `rounded` as well, which is
+ * scratch. Features without norms are read as they came, because they are bf16 already. */
 static void fuse(const struct entry *entry, struct backend *be, const struct backend_step *step,
-                 const struct entry_weights *w, float eps, float *x)
+                 const struct entry_weights *w, float eps, float *x, uint16_t *rounded,
+                 size_t rounded_stride)
 {
     const struct fc *fc = &entry->fc;
     const uint16_t *in = fc->normed;
@@ -76,7 +78,7 @@ static void fuse(const struct entry *entry, struct backend *be, const struct bac
         be->ops->feature_rows(be, step, fc->features, width, false);
         fc_norm(fc, be, w, eps, step->n);
     }
-    fc_multiply(fc, be, w, in, (size_t)width, step->n, x, entry->joined, 2 * (size_t)entry->dim);
+    fc_multiply(fc, be, w, in, (size_t)width, step->n, x, rounded, rounded_stride);
 }
 
 void entry_forward(const struct entry *entry, struct backend *be, const struct backend_step *step,
@@ -86,7 +88,10 @@ void entry_forward(const struct entry *entry, struct backend *be, const struct b
     const struct entry_weights *w = &weights->entry;
     const struct head_entry *e = &entry->head->entry;
     size_t dim = (size_t)entry->dim;
-    if (e->has_fc && entry->has_target) fuse(entry, be, step, w, norm_eps, x);
+    if (e->has_fc && entry->has_target) {
+        /* `joined` is free until the rows are joined */
+        fuse(entry, be, step, w, norm_eps, x, entry->joined, 2 * dim);
+    }
     ops->feature_rows(be, step, x, entry->dim, e->has_fc);
     ops->embed(be, step, entry->embedded);
     const struct norm_part token = {.x = entry->embedded,
@@ -120,4 +125,21 @@ void entry_forward(const struct entry *entry, struct backend *be, const struct b
                                     .h = h,
                                     .h_stride = dim};
     ops->norm_part(be, &input);
+}
+
+void entry_forward_context(const struct entry *entry, struct backend *be,
+                           const struct backend_step *step, const struct entry_weights *w,
+                           float norm_eps, float *x, uint16_t *h)
+{
+    size_t dim = (size_t)entry->dim;
+    fuse(entry, be, step, w, norm_eps, x, h, dim);
+    const struct norm_part context = {.x = x,
+                                      .x_stride = dim,
+                                      .weight = w->feature_norm.data,
+                                      .eps = norm_eps,
+                                      .n = step->n,
+                                      .dim = entry->dim,
+                                      .h = h,
+                                      .h_stride = dim};
+    be->ops->norm_part(be, &context);
 }

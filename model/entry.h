@@ -41,8 +41,14 @@ void entry_place(struct entry *entry, int first, int n, const uint16_t *features
 void entry_forward(const struct entry *entry, struct backend *be, const struct backend_step *step,
                    const struct model_weights *weights, float norm_eps, float *x, uint16_t *h);
 
+/* Fills h [N][D] with what the K and V of a block drafter's context are computed from, in every
+ * layer; x [N][D] is scratch. */
+void entry_forward_context(const struct entry *entry, struct backend *be,
+                           const struct backend_step *step, const struct entry_weights *w,
+                           float norm_eps, float *x, uint16_t *h);
+
 /* True if the first layer reads entry->joined, of width 2 D, in place of h. */
 static inline bool entry_feeds_joined(const struct entry *entry)
 {
-    return entry->head && !entry->head->entry.has_join;
+    return head_feeds_joined(entry->head);
 }

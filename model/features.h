@@ -1,6 +1,6 @@
 /* The features that a model keeps of its steps (model/logits/feature_wish.h): the buffer that the
- * forward pass copies the residual stream to, at the boundaries that are wanted. For model.c
- * alone. Owned by the model's thread. */
+ * forward pass copies the residual stream to, at the boundaries that are wanted. For the files of
+ * internal.h alone. Owned by the model's thread. */
 #pragma once
 
 #include "model/backend/backend.h"

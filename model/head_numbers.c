@@ -2,6 +2,7 @@
 #include "model/head_numbers.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "model/checkpoint/head.h"
@@ -41,9 +42,10 @@ out:
 static bool is_shared(const struct head_config *head, const struct tensor_spec *spec)
 {
     bool is_mtp = head->format == HEAD_MTP;
-    if (spec->role == ROLE_EMBEDDING) return is_mtp || head->embedding_from != HEAD_OWN;
-    if (spec->role == ROLE_HEAD) return is_mtp || head->logits_from != HEAD_OWN;
-    return false;
+    bool is_embedding = strcmp(spec->name, head->names[HEAD_EMBEDDING]) == 0;
+    bool is_head = strcmp(spec->name, head->names[HEAD_LOGITS]) == 0;
+    if (is_embedding) return is_mtp || head->embedding_from != HEAD_OWN;
+    return is_head && (is_mtp || head->logits_from != HEAD_OWN);
 }
 
 int head_numbers_check(const struct checkpoint *ck, struct error *err)

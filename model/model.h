@@ -11,6 +11,7 @@
 #include "model/backend/pack_cache.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/digest.h"
+#include "model/forward_lane.h"
 #include "model/logits/feature_wish.h"
 #include "model/logits/select.h"
 #include "model/shard.h"
@@ -46,44 +47,6 @@ struct model_options {
     unsigned witnessed;
 };
 
-/* The last tokens of a lane as a tree of guesses. */
-struct forward_tree {
-    const struct tree_layout *shape; /* of the lane's last shape->n_nodes tokens, at least one less
-                                       than it has */
-    /* [tree_layout_tails] blocks of paths 1, 2, ..., one path after the other, each from the block
-     * of the first guess on. No block is in two of them or in the lane's table. */
-    const int32_t *tails;
-};
-
-/* A sequence's part of a step. blocks is the block table from position 0 on. It must reach position
- * + n_tokens, or with a tree the end of path 0, and the KV of all earlier positions must have been
- * written. The logits of a guess in a tree are those of its path fed as a chain; a path whose tail
- * is put into the table can be gone on with. */
-struct forward_lane {
-    int position;
-    int n_tokens;
-    const int32_t *tokens;
-    const int32_t *blocks;
-    const struct forward_tree *tree; /* NULL: a chain */
-};
-
-/* Features that the rows of a head's lane (model/checkpoint/head.h) read besides tokens[n_tokens],
- * bf16: of its first n_target rows those of the target, [n_target][A Ht], and of all others
- * [n_tokens - n_target][D] in place of what fc makes of such features: outputs of the head itself,
- * or features that the target has projected (model_projected), which give the same bits as those
- * that they were made of. The feature of a row is that of the position before tokens[i], which is
- * also the row's own position. */
-struct forward_features {
-    const uint16_t *target;
-    int n_target;
-    const uint16_t *recycled;
-};
-
-/* The row of logits after tokens[index] of a lane. */
-struct forward_row {
-    int lane, index;
-};
-
 /* Keeps ck, comm, be and the options' head_ids, which must outlive the model. A checkpoint that was
  * opened as a head becomes a model for model_forward_head; its vocabulary is that of its d2t, as
  * with head_ids. Errors: shard_init's, weights_open's, ERR_NO_MEMORY, ERR_ARGUMENT for head_ids
@@ -115,14 +78,23 @@ uint64_t model_fingerprint(const struct model *model);
 int model_forward(struct model *model, const struct forward_lane *lanes, int n_lanes,
                   const struct forward_row *rows, int n_rows, struct error *err);
 
-/* As model_forward, for a head: features[n_lanes]. A lane of a head of places (struct head_places)
- * has one row of features, the target's normed one of the last position whose token has been
- * committed, and n_tokens is the number of places wanted, at most those of the head; row {lane, j}
- * is that of place j. Nothing else of such a lane is read, no KV is written, and n_kv_blocks may be
- * 0. */
+/* As model_forward, for a head: features[n_lanes]. The contexts of a block drafter's lanes are at
+ * most max_tokens together, as their tokens are.
+ *
+ * A lane of a head of places (struct head_places) has one row of features, the target's normed one
+ * of the last position whose token has been committed, and n_tokens is the number of places wanted,
+ * at most those of the head; row {lane, j} is that of place j. Nothing else of such a lane is read,
+ * no KV is written, and n_kv_blocks may be 0. */
 int model_forward_head(struct model *model, const struct forward_lane *lanes,
                        const struct forward_features *features, int n_lanes,
                        const struct forward_row *rows, int n_rows, struct error *err);
+
+/* Adds the chain of a block drafter to logits of the last step, at most max_lanes rows at once: to
+ * row rows[i] what follows from previous[i], the token before the one that the row guesses. It is
+ * added once for each row, before the row is asked for. The model must have a chain (block.rank).
+ * Errors: ERR_UNAVAILABLE the device is lost. */
+int model_chain_rows(struct model *model, const int *rows, const int32_t *previous, int n_rows,
+                     struct error *err);
 
 /* Says of which boundaries the next steps keep the features (NULL: of none, which is the state
  * after model_open). Steps cost nothing for it otherwise. The boundaries are at most n_layers. All
@@ -133,8 +105,9 @@ int model_keep_features(struct model *model, const struct feature_wish *wish, st
 /* The fc of a head, or that which a target applies to its features; digest 0: there is none. */
 struct projection_key model_projection(const struct model *model);
 
-/* As model_keep_features, for a head: its only column is the output that later rows read in place
- * of the target's features, of the last layer or of the final norm. A head of places has none. */
+/* As model_keep_features, for a head whose later rows read its own output in place of the target's
+ * features, which those of a block drafter never do: the only column is that output, of the last
+ * layer or of the final norm. A head of places has none. */
 int model_keep_output(struct model *model, struct error *err);
 
 /* The features of rows first .. first + n of the last step, counted over the tokens of all its

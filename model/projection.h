@@ -1,6 +1,6 @@
 /* A target that applies the first matrix of a head (fc) to its features, so that one width leaves
- * it instead of several. It holds nothing else of the head. For model.c, weights and checks of
- * programs. Owned by the model's thread. */
+ * it instead of several. It holds nothing else of the head. For the files of internal.h,
+ * weights and checks of programs. Owned by the model's thread. */
 #pragma once
 
 #include "model/checkpoint/checkpoint.h"

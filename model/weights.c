@@ -28,9 +28,13 @@ static int open_attention(struct loader *ld, struct layer_weights *layer, int i)
         "self_attn.v_proj.weight", all_kv, width, kv_first, kv_rows, 0};
 
     TRY(loader_add_part(ld, &qkv, i, &q_part));
+    if (ld->head && ld->head->block.size > 0) {
+        TRY(loader_open_matrix(ld, &layer->qkv, &qkv));
+        qkv = (struct matrix_source){.n_in = width};
+    }
     TRY(loader_add_part(ld, &qkv, i, &k_part));
     TRY(loader_add_part(ld, &qkv, i, &v_part));
-    TRY(loader_open_matrix(ld, &layer->qkv, &qkv));
+    TRY(loader_open_matrix(ld, qkv.n_parts == 2 ? &layer->kv : &layer->qkv, &qkv));
     if (cfg->qkv_bias) {
         const struct vector_part parts[] = {
             {"self_attn.q_proj.bias", all_q, q_first, q_rows, 0},
@@ -327,6 +331,7 @@ static void close_layer(struct backend *be, struct layer_weights *layer, int n_l
     close_slices(be, layer->o, n_local);
     close_slices(be, layer->down, n_local);
     be->ops->matrix_close(be, &layer->qkv);
+    be->ops->matrix_close(be, &layer->kv);
     be->ops->matrix_close(be, &layer->gate_up);
 }
 

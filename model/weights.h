@@ -14,7 +14,8 @@
 struct layer_weights {
     struct vector attention_norm, ffn_norm;           /* [D] before attention, before the MLP */
     struct vector post_attention_norm, post_ffn_norm; /* [D] of what these add */
-    struct matrix qkv;                                /* D -> (H + 2K) E */
+    struct matrix qkv;                                /* D -> (H + 2K) E; of block drafters H E */
+    struct matrix kv;                                 /* D -> 2K E of block drafters */
     struct vector qkv_bias;                           /* [(H + 2K) E] */
     struct vector q_norm, k_norm; /* [E]; [H E] and [K E] where they norm all heads */
     struct matrix *o;             /* [n_local] slice: H/S E -> D */

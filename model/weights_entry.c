@@ -1,6 +1,26 @@
 /* Loading the weights of a head's entry. A head is on one rank, so they are read whole. */
 #include "model/weights_entry.h"
 
+/* The chain of a block drafter: w1, of which every row may be read, and w2, with the columns of
+ * lm_head. */
+static int open_chain(struct loader *ld, struct entry_weights *w)
+{
+    const struct head_config *head = ld->head;
+    const struct shard *sh = ld->shard;
+    int rank = head->block.rank, n_ids = ld->cfg->vocab_size, rc = 0;
+    struct matrix_source first = {.n_in = rank}, second = {.n_in = rank};
+    const struct tensor_part ids = {head->names[HEAD_CHAIN_FIRST], n_ids, rank, 0, n_ids, 0};
+    const struct tensor_part columns = {
+        head->names[HEAD_CHAIN_SECOND], head->n_columns, rank, 0, sh->n_local * sh->vocab_slice, 0};
+    TRY(loader_add_part(ld, &first, -1, &ids));
+    w->chain_first = first.parts[0].weight;
+    TRY(loader_digest_matrix(ld, &first));
+    TRY(loader_add_part(ld, &second, -1, &columns));
+    TRY(loader_open_matrix(ld, &w->chain_second, &second));
+out:
+    return rc;
+}
+
 static int open_matrix(struct loader *ld, struct matrix *m, enum head_tensor which, int n_in)
 {
     int dim = ld->cfg->dim, rc = 0;
@@ -58,24 +78,30 @@ out:
 
 int entry_weights_open(struct entry_weights *w, struct loader *ld)
 {
-    const struct head_entry *entry = &ld->head->entry;
+    const struct head_config *head = ld->head;
+    const struct head_entry *entry = &head->entry;
     int dim = ld->cfg->dim, rc = 0;
     const struct entry_vector vectors[] = {
         {entry->norms_token, HEAD_TOKEN_NORM, &w->token_norm, dim},
         {entry->norms_feature, HEAD_FEATURE_NORM, &w->feature_norm, dim},
         {entry->has_join_bias, HEAD_JOIN_BIAS, &w->join_bias, dim},
+        {head->block.confidence_width > 0, HEAD_CONFIDENCE, &w->confidence,
+         head->block.confidence_width},
+        {head->block.has_confidence_bias, HEAD_CONFIDENCE_BIAS, &w->confidence_bias, 1},
     };
     TRY(entry_weights_open_fc(w, ld));
     TRY(open_vectors(ld, vectors, sizeof vectors / sizeof *vectors));
     if (entry->has_join) TRY(open_matrix(ld, &w->join, HEAD_JOIN, 2 * dim));
+    if (head->block.rank > 0) TRY(open_chain(ld, w));
 out:
     return rc;
 }
 
 void entry_weights_close(struct entry_weights *w, struct backend *be)
 {
-    struct vector *const vectors[] = {&w->features_norm, &w->fc_bias, &w->token_norm,
-                                      &w->feature_norm, &w->join_bias};
+    struct vector *const vectors[] = {&w->features_norm,  &w->fc_bias,   &w->token_norm,
+                                      &w->feature_norm,   &w->join_bias, &w->confidence,
+                                      &w->confidence_bias};
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
         loader_close_vector(be, vectors[i]);
     }
@@ -84,4 +110,5 @@ void entry_weights_close(struct entry_weights *w, struct backend *be)
     }
     be->ops->matrix_close(be, &w->fc);
     be->ops->matrix_close(be, &w->join);
+    be->ops->matrix_close(be, &w->chain_second);
 }

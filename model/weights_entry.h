@@ -13,6 +13,9 @@ struct entry_weights {
     struct vector token_norm, feature_norm;         /* [D] */
     struct matrix join;                             /* 2 D -> D */
     struct vector join_bias;                        /* [D] */
+    struct weight chain_first;                      /* [V][r] read by row, never packed */
+    struct matrix chain_second;                     /* r -> columns of lm_head */
+    struct vector confidence, confidence_bias;      /* [D + r] or [D], and [1] */
 };
 
 /* Reads the weights of ld->head: all of them, or those of fc and of the norms before it, where the

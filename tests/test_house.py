@@ -39,7 +39,7 @@ class House(unittest.TestCase):
         rooms = house.read_rooms("| room | holds | may include |\n|---|---|---|\n"
                                  "| model | a | base |\n| model/jinja | b | base |\n")
         self.assertEqual(house.room_of("model/jinja/a.c", rooms), "model/jinja")
-        self.assertEqual(house.room_of("model/model.c", rooms), "model")
+        self.assertEqual(house.room_of("model/forward.c", rooms), "model")
         self.assertEqual(house.room_of("tests/unit/base/test_a.c", rooms), "tests/unit")
 
     def check(self, name, text, *words):

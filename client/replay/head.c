@@ -65,6 +65,13 @@ static int open_rig(struct rig *rig, struct error *err)
     const struct head_options lent = {.target = rig->target};
     TRY(checkpoint_open_head(&rig->ck, rig->options->head, &lent, err));
     const struct head_config *head = checkpoint_head(rig->ck);
+    if (head->places.n > 0 || head->block.size > 0) {
+        return error_set(
+            err, ERR_UNSUPPORTED,
+            "%s is of %s, which guesses several tokens at once; a replay follows heads "
+            "that guess token after token",
+            rig->options->head, head_format_name(head));
+    }
     TRY(head_readings(head, checkpoint_config(rig->target)->n_layers, readings, &n_readings, err));
     rig->reading = readings[0];
     rig->n_read = rig->reading.n + (rig->reading.normed ? 1 : 0);

@@ -45,6 +45,12 @@ static int open_checkpoints(struct model_draft *d, struct error *err)
     const struct head_options head = {.target = d->target};
     TRY(checkpoint_open_head(&d->checkpoint, folder, &head, err));
     TRY(checkpoint_demand_target(d->checkpoint, err));
+    if (checkpoint_head(d->checkpoint)->block.size > 0) {
+        rc = error_set(err, ERR_UNSUPPORTED,
+                       "%s is of %s, whose blocks cannot be drafted yet: name another head, or a "
+                       "draft model, with --draft",
+                       folder, head_format_name(checkpoint_head(d->checkpoint)));
+    }
 out:
     return rc;
 }

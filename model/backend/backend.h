@@ -117,9 +117,9 @@ enum { STEP_NO_TOKEN = -1 }; /* a row without a token, whose embedding is zero *
 
 /* The inputs of a step. All of it is host memory, lent from `begin` to `end`. */
 struct backend_step {
-    const struct weight *embedding;
-    const int32_t *tokens; /* [n] ids, or STEP_NO_TOKEN */
-    int n;                 /* rows fed, over all lanes */
+    const struct weight *embedding; /* NULL: no row is embedded */
+    const int32_t *tokens;          /* [n] ids, or STEP_NO_TOKEN */
+    int n;                          /* rows fed, over all lanes */
     const struct attention_lane *lanes;
     int n_lanes;
     const struct attention_shape *shape;
@@ -132,7 +132,7 @@ struct backend_step {
     /* Number of the operations between begin and end: equal for steps that have the same ones with
      * the same buffers. */
     int variant;
-    /* [n][feature_width] bf16, a row's features; NULL: the model is no head. recycled [n] is 1
+    /* [n][feature_width] bf16, a row's features; NULL: the rows have none. recycled [n] is 1
      * where they are the head's own output, in the first elements, and otherwise 0. */
     const uint16_t *features;
     const int32_t *recycled;
@@ -165,6 +165,8 @@ struct attention_rule {
     int window;    /* 0: none */
     float scale;   /* of the scores */
     float softcap; /* c: a scaled score s becomes c tanh(s / c); 0: it stays */
+    /* The rows of a lane see each other: all up to the lane's last row. Only without trees. */
+    bool sees_lane;
 };
 
 /* A matrix of gate and up, and what follows it. */
@@ -303,7 +305,7 @@ struct backend_ops {
     /* out[N][H E] = attention of q over the KV of each lane, causal; relative error about 2^-8.
      * Through a window a row sees no more positions than that, its own the last, and
      * blocks of which no row of the lane sees a position are not read: their entries in its tables
-     * may be anything. */
+     * may be anything. A rule with sees_lane adds the lane's later rows to what a row sees. */
     void (*attention)(struct backend *be, const struct attention_shape *shape,
                       const struct backend_step *step, const struct attention_rule *rule,
                       const uint16_t *q, const uint16_t *kv, uint16_t *out);
@@ -319,6 +321,10 @@ struct backend_ops {
      * unless it is 0. */
     void (*adjust_logits)(struct backend *be, float *logits, size_t stride, int n, float scale,
                           float softcap);
+    /* logits[row][stride] += bias[i][stride] for wanted row i of the step, where `row` is a row of
+     * these logits. */
+    void (*add_logits)(struct backend *be, const struct backend_step *step, float *logits,
+                       size_t stride, const float *bias);
     /* Answers wishes on slices of the last step's logits (model/logits/row.h): out[n_items], with
      * arrays from arena. Where an item has no answer, the code of its row says why, and the others
      * are answered. Errors: ERR_UNAVAILABLE the device is lost. */

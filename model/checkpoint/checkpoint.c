@@ -35,12 +35,15 @@ static void hash_head(XXH3_state_t *state, const struct head_config *head)
                              e->keeps_normed,       e->norms_input,     head->has_final_norm,
                              head->recycles_normed, head->reads_normed, head->n_columns,
                              head->mask_token_id,   e->lacks_first};
-    XXH3_64bits_update(state, words, sizeof words);
-    if (!head->places.n) return;
     const struct head_places *p = &head->places;
     const int32_t of_places[] = {p->n,          p->n_blocks, p->n_stored_blocks,
                                  p->hidden_dim, p->has_bias, p->has_logits};
-    XXH3_64bits_update(state, of_places, sizeof of_places);
+    const struct head_block *b = &head->block;
+    const int32_t of_block[] = {b->size, b->from_anchor, b->is_causal, b->window_is_causal,
+                                b->rank};
+    XXH3_64bits_update(state, words, sizeof words);
+    if (p->n > 0) XXH3_64bits_update(state, of_places, sizeof of_places);
+    if (b->size > 0) XXH3_64bits_update(state, of_block, sizeof of_block);
 }
 
 /* Samples spread over the tensor, its first and last bytes among them. */

@@ -76,8 +76,8 @@ static int find_layers(struct opening *o, struct error *err)
     }
     return error_set(err, ERR_FORMAT,
                      "%s has neither midlayer.self_attn.q_proj.weight nor "
-                     "layers.0.self_attn.q_proj.weight, so it is no head of EAGLE",
-                     o->ck->name);
+                     "layers.0.self_attn.q_proj.weight, so it is no head of %s",
+                     o->ck->name, head->format == HEAD_BLOCK ? "DFlash" : "EAGLE");
 }
 
 static void set_names(struct opening *o)
@@ -97,6 +97,14 @@ static void set_names(struct opening *o)
     set_name(o, HEAD_JOIN_BIAS, "fc.bias");
     set_name(o, HEAD_FEATURES_NORM, "input_norm.weight");
     set_name(o, HEAD_FINAL_NORM, "norm.weight");
+    if (o->head->format == HEAD_BLOCK) {
+        set_name(o, HEAD_FEATURE_NORM, "hidden_norm.weight");
+        set_name(o, HEAD_CHAIN_FIRST, "markov_head.markov_w1.weight");
+        set_name(o, HEAD_CHAIN_SECOND, "markov_head.markov_w2.weight");
+        set_name(o, HEAD_CONFIDENCE, "confidence_head.proj.weight");
+        set_name(o, HEAD_CONFIDENCE_BIAS, "confidence_head.proj.bias");
+        return;
+    }
     set_layer_name(o, HEAD_TOKEN_NORM, "input_layernorm.weight");
     set_layer_name(o, HEAD_FEATURE_NORM, "hidden_norm.weight");
 }
@@ -211,6 +219,38 @@ static int settle_joined(struct opening *o, struct error *err)
                      o->ck->name, head->entry.feature_dim, o->ck->cfg.dim);
 }
 
+/* The width of what the confidence reads: of a row's hidden state, maybe with the chain's row of
+ * the guess before. */
+static int confidence_width(const struct opening *o)
+{
+    int dim = o->ck->cfg.dim, with_chain = dim + o->head->block.rank;
+    const struct tensor *weight = tensor_of(o, HEAD_CONFIDENCE);
+    if (!weight) return 0;
+    uint64_t width = weight->entry->n_dims == 2 ? weight->entry->dims[1] : 0;
+    return width == (uint64_t)with_chain ? with_chain : dim;
+}
+
+static int settle_block(struct opening *o, struct error *err)
+{
+    struct head_config *head = o->head;
+    struct head_entry *entry = &head->entry;
+    int rc = 0;
+    if (checkpoint_has_file(o->ck, "mask_embedding.pt")) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%s has the embedding of its masks in mask_embedding.pt, which is a "
+                         "program of Python; write it into row %d of an embed_tokens.weight of its "
+                         "own",
+                         o->ck->name, head->mask_token_id);
+    }
+    TRY(count_features(o, err));
+    entry->norms_feature = entry->norms_input = true;
+    head->has_final_norm = true;
+    head->block.confidence_width = confidence_width(o);
+    head->block.has_confidence_bias = tensor_of(o, HEAD_CONFIDENCE_BIAS) != NULL;
+out:
+    return rc;
+}
+
 static int settle_format(struct opening *o, struct error *err)
 {
     const struct model_config *cfg = &o->ck->cfg;
@@ -218,6 +258,7 @@ static int settle_format(struct opening *o, struct error *err)
     int claimed = o->claims.target_dim;
     o->head->entry.feature_dim = claimed ? claimed : cfg->dim;
     if (o->head->format == HEAD_MTP) return settle_joined(o, err);
+    if (o->head->format == HEAD_BLOCK) return settle_block(o, err);
     if (is_eagle3) return settle_eagle3(o, err);
     if (tensor_of(o, HEAD_JOIN)) return settle_joined(o, err);
     return error_set(err, ERR_UNSUPPORTED, "%s has neither %s nor %s, so it is a model and no head",

@@ -1,7 +1,8 @@
 /* Readings of the ids of layers in a head's config.json. Sources: EAGLE's modeling_llama_kv.py
  * keeps the residual stream before layers 2, L / 2 and L - 3; vLLM, speculators and llama.cpp read
  * an id at the top of the file as the stream before that layer; SGLang and SpecForge write ids into
- * "eagle_config" and mean the stream after that layer. */
+ * "eagle_config" and mean the stream after that layer, as DFlash and DSpark do in
+ * "target_layer_ids". */
 #include "model/checkpoint/head_readings.h"
 
 #include <stdio.h>
@@ -15,6 +16,12 @@ struct readings {
     struct head_reading *out;
     int n;
 };
+
+/* True if the ids name layers of which the output is meant. */
+static bool ids_are_outputs(const struct head_config *head)
+{
+    return head->ids_from == HEAD_IDS_IN_EAGLE_CONFIG || head->ids_from == HEAD_IDS_OF_OUTPUTS;
+}
 
 static bool is_same(const struct head_reading *a, const struct head_reading *b)
 {
@@ -60,7 +67,7 @@ int head_readings(const struct head_config *head, int n_layers,
     const struct head_reading last = {"last layer", 1, {n_layers}, false};
     const struct head_reading usual = {
         "default", DEFAULT_FEATURES, {2, n_layers / 2, n_layers - 3}, false};
-    bool is_later = head->ids_from == HEAD_IDS_IN_EAGLE_CONFIG;
+    bool is_later = ids_are_outputs(head);
     if (head->reads_normed) offer(&r, &normed);
     if (is_later) offer_ids(&r, "one layer later", 1);
     offer_ids(&r, "as written", 0);
@@ -78,7 +85,7 @@ int head_readings(const struct head_config *head, int n_layers,
 
 const char *head_reading_show(const struct head_config *head, char text[HEAD_READING_BYTES])
 {
-    bool is_later = head->ids_from == HEAD_IDS_IN_EAGLE_CONFIG;
+    bool is_later = ids_are_outputs(head), is_of_block = head->ids_from == HEAD_IDS_OF_OUTPUTS;
     size_t len = 0;
     if (head->reads_normed) {
         snprintf(text, HEAD_READING_BYTES, "the normed feature, which lm_head reads");
@@ -94,6 +101,8 @@ const char *head_reading_show(const struct head_config *head, char text[HEAD_REA
                                 i ? ", " : "boundaries ", head->ids[i] + (is_later ? 1 : 0));
     }
     snprintf(text + len, HEAD_READING_BYTES - len, "%s",
-             is_later ? ": one after the ids of \"eagle_config\"" : ": the ids, as written");
+             is_of_block ? ": one after the ids of \"target_layer_ids\""
+             : is_later  ? ": one after the ids of \"eagle_config\""
+                         : ": the ids, as written");
     return text;
 }

@@ -75,7 +75,7 @@ static void add_matrix(struct list *list, const char *part, enum tensor_role rol
 
 int layout_width(const struct model_config *cfg, const struct head_config *head, int layer)
 {
-    return head && layer == 0 && !head->entry.has_join ? 2 * cfg->dim : cfg->dim;
+    return layer == 0 && head_feeds_joined(head) ? 2 * cfg->dim : cfg->dim;
 }
 
 bool layout_norms_input(const struct head_config *head, int layer)
@@ -191,6 +191,19 @@ static void add_places(struct list *list)
     }
 }
 
+/* The tensors of a block drafter beside its layers and entry. */
+static void add_block(struct list *list)
+{
+    const struct head_block *block = &list->head->block;
+    add_of_head(list, block->rank > 0, HEAD_CHAIN_FIRST, ROLE_EMBEDDING, list->cfg->vocab_size,
+                block->rank);
+    add_of_head(list, block->rank > 0, HEAD_CHAIN_SECOND, ROLE_HEAD, list->head->n_columns,
+                block->rank);
+    add_of_head(list, block->confidence_width > 0, HEAD_CONFIDENCE, ROLE_FROM_DIM, 1,
+                block->confidence_width);
+    add_of_head(list, block->has_confidence_bias, HEAD_CONFIDENCE_BIAS, ROLE_BIAS, 1, 1);
+}
+
 int checkpoint_head_layout(const struct model_config *cfg, const struct head_config *head,
                            struct tensor_spec **layout, size_t *n, struct error *err)
 {
@@ -205,6 +218,7 @@ int checkpoint_head_layout(const struct model_config *cfg, const struct head_con
     add_of_head(&list, has_embedding, HEAD_EMBEDDING, ROLE_EMBEDDING, cfg->vocab_size, cfg->dim);
     add_entry(&list);
     add_places(&list);
+    add_block(&list);
     for (; list.layer < cfg->n_layers; list.layer++) {
         add_layer(&list);
     }

@@ -107,6 +107,15 @@ class Gguf(unittest.TestCase):
         done = self.outrider("describe", os.path.join(heads, "mimo"))
         self.assertRegex(done.stdout, "architecture +MiMoForCausalLM\n")
         self.assertRegex(done.stdout, "head beside it +MTP\n")
+        self.assertIsNone(told["head"]["block"])
+        drafter = os.path.join(heads, "../block_heads/dspark_speculators")
+        done = self.outrider("describe", drafter)
+        self.assertRegex(done.stdout, "head +DSpark, in the layout of speculators\n")
+        self.assertRegex(done.stdout, "block +5 rows in one pass, of which 5 guess\n"
+                                      "chain +of rank 16: .*\nconfidence +there, but not used")
+        told = json.loads(self.outrider("describe", "--json", drafter).stdout)
+        self.assertEqual(told["head"]["block"],
+                         {"rows": 5, "guesses": 5, "chain_rank": 16, "confidence": True})
         self.assertIsNone(json.loads(self.outrider("describe", "--json", TARGET).stdout)["head"])
         with open(os.path.join(self.folder, "config.json"), "w") as file:
             file.write('{"hydra_num_heads": 4}')

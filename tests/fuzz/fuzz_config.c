@@ -76,6 +76,10 @@ static void check_head(const char *text, size_t len)
         demand(head.ids[i] >= 0 && head.ids[i] <= LAYERS_MAX);
         demand(i == 0 || head.ids[i] > head.ids[i - 1]);
     }
+    const struct head_block *block = &head.block;
+    demand(block->size == 0 || (block->size >= 2 && block->size <= HEAD_BLOCK_MAX));
+    demand(block->size == 0 || (head.mask_token_id >= 0 && head.n_ids > 0));
+    demand(block->rank >= 0 && block->rank % 16 == 0 && (block->rank == 0 || block->size > 0));
     head.entry.n_features = head.n_ids ? head.n_ids : 3;
     head_reading_show(&head, shown);
     if (!head_readings(&head, 32, readings, &n, &err)) demand(n > 0 && n <= HEAD_READINGS_MAX);

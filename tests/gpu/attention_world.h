@@ -18,7 +18,8 @@ struct world {
     struct attention_shape shape;
     struct attention_input input; /* host memory, for the CPU */
     struct attention_input device_input;
-    int window;    /* 0: none */
+    int window; /* 0: none */
+    bool sees_lane;
     float softcap; /* 0: none */
     int n_ropes;
     bool has_whole_norms, has_query_scale;
@@ -120,7 +121,8 @@ static inline void world_vary(struct world *w, int rope_half)
 
 static inline struct attention_rule world_rule(const struct world *w)
 {
-    return {w->window, 1.0f / sqrtf(static_cast<float>(w->shape.head_dim)), w->softcap};
+    float scale = 1.0f / sqrtf(static_cast<float>(w->shape.head_dim));
+    return {w->window, scale, w->softcap, w->sees_lane};
 }
 
 /* The input of a step, with the sums of squares of qkv where the world has norms over all heads.

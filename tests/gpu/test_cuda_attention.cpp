@@ -51,14 +51,16 @@ static void open_ragged(struct world *w, struct rig *rig, struct attention_shape
 }
 
 /* The rows of a step of ragged lanes (varied with rope_half unless that is negative) agree with the
- * CPU's, and have the same bits for both ways
- * through the partitions and for each row fed alone. */
+ * CPU's, and have the same bits for both ways through the partitions and for each row fed alone, or
+ * each lane where its rows see each other. */
 static void attention_is_the_cpus_and_keeps_its_bits(struct rig *rig, struct attention_shape shape,
-                                                     bool has_extras, int window, int rope_half)
+                                                     bool has_extras, int window, int rope_half,
+                                                     bool sees_lane)
 {
     struct world w;
     open_ragged(&w, rig, shape, has_extras);
     w.window = window;
+    w.sees_lane = sees_lane;
     if (rope_half >= 0) world_vary(&w, rope_half);
     struct cache cpu = cache_open(&w, rig, false), cuda = cache_open(&w, rig, true);
     struct cache alone = cache_open(&w, rig, true);
@@ -80,12 +82,13 @@ static void attention_is_the_cpus_and_keeps_its_bits(struct rig *rig, struct att
     feed(rig, &w, &cuda, ragged, N_RAGGED, &wide, again);
     expect_same(rig, &w, again, got, RAGGED_ROWS, "more padded partitions");
     for (int i = 0, row = 0; i < N_RAGGED; i++) {
-        for (int t = 0; t < ragged[i].n; t++, row++) {
-            const struct piece one = {ragged[i].of, ragged[i].position + t, 1};
+        int n = sees_lane ? ragged[i].n : 1;
+        for (int t = 0; t < ragged[i].n; t += n, row += n) {
+            const struct piece one = {ragged[i].of, ragged[i].position + t, n};
             feed(rig, &w, &alone, &one, 1, NULL, again + times(row, w.q_dim));
         }
     }
-    expect_same(rig, &w, again, got, RAGGED_ROWS, "a row alone");
+    expect_same(rig, &w, again, got, RAGGED_ROWS, sees_lane ? "a lane alone" : "a row alone");
     free(want), free(got), free(again);
     cache_close(&cpu, rig), cache_close(&cuda, rig), cache_close(&alone, rig);
     world_close(&w, rig);
@@ -265,7 +268,7 @@ static void a_replayed_step_is_the_step_launched(struct rig *rig, struct attenti
 }
 
 /* More partitions than the merging kernel takes at once; also where a window begins after some. */
-static void a_long_lane_merges_all_its_partitions(struct rig *rig, int window)
+static void a_long_lane_merges_all_its_partitions(struct rig *rig, int window, bool sees_lane)
 {
     static const struct attention_shape shape = {2, 1, 16, 0};
     static const struct piece tail = {0, 70 * ATTENTION_PARTITION - 2, 4};
@@ -274,6 +277,7 @@ static void a_long_lane_merges_all_its_partitions(struct rig *rig, int window)
     struct world w;
     world_open(&w, rig, shape, &n_positions, 1, false);
     w.window = window;
+    w.sees_lane = sees_lane;
     struct cache cpu = cache_open(&w, rig, false), cuda = cache_open(&w, rig, true);
     uint16_t *want = new_out(&w, tail.n), *got = new_out(&w, tail.n), *again = new_out(&w, tail.n);
     feed_history(rig, &w, &cpu, &tail, 1);
@@ -297,20 +301,24 @@ int main(int argc, char **argv)
     struct rig rig;
     rig_open(&rig, argc, argv);
     for (int i = 0; i < (rig.is_small ? 3 : 8); i++) {
-        attention_is_the_cpus_and_keeps_its_bits(&rig, shapes[i], i % 2 == 0, 0, -1);
-        attention_is_the_cpus_and_keeps_its_bits(&rig, shapes[i], i % 2 == 0, windows[i], -1);
+        bool is_even = i % 2 == 0;
+        attention_is_the_cpus_and_keeps_its_bits(&rig, shapes[i], is_even, 0, -1, false);
+        attention_is_the_cpus_and_keeps_its_bits(&rig, shapes[i], is_even, windows[i], -1, false);
+        attention_is_the_cpus_and_keeps_its_bits(&rig, shapes[i], is_even, is_even ? 0 : windows[i],
+                                                 -1, true);
         store_writes_its_positions_and_no_other(&rig, shapes[i]);
     }
-    attention_is_the_cpus_and_keeps_its_bits(&rig, shapes[0], false, 20, 0);
-    attention_is_the_cpus_and_keeps_its_bits(&rig, shapes[5], false, 0, 10);
+    attention_is_the_cpus_and_keeps_its_bits(&rig, shapes[0], false, 20, 0, false);
+    attention_is_the_cpus_and_keeps_its_bits(&rig, shapes[5], false, 0, 10, false);
     a_replayed_step_is_the_step_launched(&rig, shapes[2], 0, false);
     a_replayed_step_is_the_step_launched(&rig, shapes[2], 261, false);
     a_replayed_step_is_the_step_launched(&rig, shapes[2], 0, true);
     a_prompt_keeps_its_bits_in_chunks(&rig, shapes[0], rig.is_small ? 90 : 530, 0);
     a_prompt_keeps_its_bits_in_chunks(&rig, shapes[0], rig.is_small ? 90 : 530, 20);
     if (!rig.is_small) {
-        a_long_lane_merges_all_its_partitions(&rig, 0);
-        a_long_lane_merges_all_its_partitions(&rig, 66 * ATTENTION_PARTITION + 5);
+        a_long_lane_merges_all_its_partitions(&rig, 0, false);
+        a_long_lane_merges_all_its_partitions(&rig, 66 * ATTENTION_PARTITION + 5, false);
+        a_long_lane_merges_all_its_partitions(&rig, 66 * ATTENTION_PARTITION + 5, true);
         a_prompt_keeps_its_bits_in_chunks(&rig, shapes[4], 300, 0);
         a_prompt_keeps_its_bits_in_chunks(&rig, shapes[4], 300, 40);
         a_prompt_keeps_its_bits_in_chunks(&rig, shapes[0], 530, 258);

@@ -16,6 +16,7 @@
 
 #define HEADS       SOURCE_DIR "/tests/golden/heads/"
 #define PLACE_HEADS SOURCE_DIR "/tests/golden/place_heads/"
+#define BLOCK_HEADS SOURCE_DIR "/tests/golden/block_heads/"
 
 static struct error err;
 
@@ -27,7 +28,7 @@ static size_t data_len;
 /* The name of a golden head is unique among all kinds of them. */
 static inline void take_apart(const char *name)
 {
-    static const char *const folders[] = {HEADS, PLACE_HEADS};
+    static const char *const folders[] = {HEADS, PLACE_HEADS, BLOCK_HEADS};
     char path[512];
     const char *folder = NULL;
     struct file_view view;

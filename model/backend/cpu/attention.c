@@ -10,6 +10,9 @@
  * first of them, whatever else is in the step; scores before it in that block become -inf, which
  * makes weights of zero. Blocks and partitions before are not read.
  *
+ * Where the rows of a lane see each other, p is the position of the lane's last row for all of
+ * them, but for the beginning of the window.
+ *
  * Up to CPU_QUERIES queries (rows times heads of one kv head) go over the KV together. Partitions
  * that all of them see whole are read once for all; partitions before and after them go row by
  * row. */
@@ -34,7 +37,8 @@ struct attend_job {
     float softcap;   /* 0: none */
     float cap_scale; /* of the scores before it, over softcap */
     int window;      /* 0: none */
-    int n_queries;   /* of a tile, at most */
+    bool sees_lane;
+    int n_queries; /* of a tile, at most */
     int n_tiles;
     bool is_shared; /* members help each other */
 };
@@ -314,13 +318,20 @@ static int tile_position(const struct tile *tile, int row)
     return attention_position(tile->lane, tile->first_row - tile->lane->first_row + row);
 }
 
-/* Returns the end of the whole partitions that all rows of a tile see in the same blocks. Guesses
- * of a tree are not in the order of their positions, but all of them come after the blocks they
- * share. */
-static int shared_end(const struct tile *tile)
+/* The position after the last one that a row of a tile sees. */
+static int tile_end(const struct attend_job *job, const struct tile *tile, int row)
+{
+    return job->sees_lane ? attention_end(tile->lane) : tile_position(tile, row) + 1;
+}
+
+/* Returns the end of the whole partitions that all rows of a tile see in the same blocks, or of all
+ * that they see where that is the same. Guesses of a tree are not in the order of their positions,
+ * but all of them come after the blocks they share. */
+static int shared_end(const struct attend_job *job, const struct tile *tile)
 {
     const struct attention_lane *lane = tile->lane;
-    int end = tile_position(tile, 0) + 1;
+    int end = tile_end(job, tile, 0);
+    if (job->sees_lane) return end;
     if (lane->tree && lane->tree->first_block * KV_BLOCK_TOKENS < end) {
         end = lane->tree->first_block * KV_BLOCK_TOKENS;
     }
@@ -331,7 +342,7 @@ static int shared_end(const struct tile *tile)
  * or none does. */
 static struct range shared_range(const struct attend_job *job, const struct tile *tile)
 {
-    int last = 0, end = shared_end(tile);
+    int last = 0, end = shared_end(job, tile);
     for (int r = 0; r < tile->n_rows; r++) {
         int first = attention_first(tile_position(tile, r), job->window);
         if (first > last) last = first;
@@ -365,7 +376,7 @@ static void attend_tile(const struct attend_job *job, const struct tile *tile,
     }
     attend_range(job, tile, &shared, 0, 0, tile->n_rows * tile->n_heads, s);
     for (int r = 0; r < tile->n_rows; r++) {
-        attend_row(job, tile, r, shared.end, tile_position(tile, r) + 1, s);
+        attend_row(job, tile, r, shared.end, tile_end(job, tile, r), s);
     }
     for (int i = 0; i < tile->n_rows * tile->n_heads; i++) {
         int head_dim = job->shape->head_dim, r = i / tile->n_heads, h = i % tile->n_heads;
@@ -508,7 +519,8 @@ void cpu_attention(struct backend *be, const struct attention_shape *shape,
                              .kv = kv,
                              .out = out,
                              .scale = rule->scale,
-                             .window = rule->window};
+                             .window = rule->window,
+                             .sees_lane = rule->sees_lane};
     if (rule->softcap != 0) {
         job.softcap = rule->softcap;
         job.cap_scale = rule->scale / rule->softcap;

@@ -205,6 +205,8 @@ int cpu_tree_sum(struct backend *be, struct comm *comm, struct slice_sums *sums,
 void cpu_residual_norm(struct backend *be, const struct residual_norm *args);
 void cpu_adjust_logits(struct backend *be, float *logits, size_t stride, int n, float scale,
                        float softcap);
+void cpu_add_logits(struct backend *be, const struct backend_step *step, float *logits,
+                    size_t stride, const float *bias);
 
 /* kv.c */
 void cpu_attention_store(struct backend *be, const struct attention_shape *shape,

@@ -113,6 +113,7 @@ static const struct backend_ops cpu_ops = {
     .tree_sum = cpu_tree_sum,
     .residual_norm = cpu_residual_norm,
     .adjust_logits = cpu_adjust_logits,
+    .add_logits = cpu_add_logits,
     .answer = cpu_answer,
     .close = cpu_close,
 };

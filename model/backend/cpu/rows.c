@@ -278,6 +278,33 @@ void cpu_adjust_logits(struct backend *be, float *logits, size_t stride, int n, 
     cpu_run(cpu, (size_t)n * stride < CPU_SMALL_WORK, logits_member, &job);
 }
 
+struct add_job {
+    const struct backend_step *step;
+    float *logits;
+    size_t stride;
+    const float *bias;
+};
+
+static void add_member(void *arg, int member, int n_members)
+{
+    const struct add_job *job = arg;
+    int begin, end;
+    team_range((int)job->stride, 64, member, n_members, &begin, &end);
+    for (int i = 0; i < job->step->n_rows; i++) {
+        size_t row = (size_t)job->step->rows[i];
+        add_bias(job->logits + row * job->stride + begin,
+                 job->bias + (size_t)i * job->stride + begin, end - begin);
+    }
+}
+
+void cpu_add_logits(struct backend *be, const struct backend_step *step, float *logits,
+                    size_t stride, const float *bias)
+{
+    struct add_job job = {step, logits, stride, bias};
+    size_t work = (size_t)step->n_rows * stride;
+    cpu_run(backend_cpu_of(be), work < CPU_SMALL_WORK, add_member, &job);
+}
+
 void cpu_residual_norm(struct backend *be, const struct residual_norm *args)
 {
     struct backend_cpu *cpu = backend_cpu_of(be);

@@ -30,6 +30,7 @@ struct attend_args {
     float scale;   /* of the scores; with a softcap, over it */
     float softcap; /* 0: none */
     int window;    /* 0: none */
+    bool sees_lane;
     /* Partials of [row][head][n_partitions]: values [E] each, and (max, sum). NULL: a block does
      * all partitions of its tile. */
     float *values;
@@ -46,6 +47,13 @@ struct tile_view {
     int kv_head;
 };
 
+/* The last position that a row at `position` sees. */
+static __device__ __forceinline__ int last_seen(const attend_args *args, const step_lane *lane,
+                                                int position)
+{
+    return args->sees_lane ? lane->position + lane->n_rows - 1 : position;
+}
+
 static __device__ __forceinline__ tile_view view_tile(const attend_args *args, int slot,
                                                       int kv_head)
 {
@@ -57,7 +65,7 @@ static __device__ __forceinline__ tile_view view_tile(const attend_args *args, i
     view.end = view.lane.n_rows * view.group;
     if (view.end > tile.first + STEP_TILE_QUERIES) view.end = tile.first + STEP_TILE_QUERIES;
     view.begin = first_seen(view.lane.position + view.first / view.group, args->window);
-    view.last = view.lane.position + (view.end - 1) / view.group;
+    view.last = last_seen(args, &view.lane, view.lane.position + (view.end - 1) / view.group);
     view.kv_head = kv_head;
     return view;
 }
@@ -88,8 +96,9 @@ static __device__ __forceinline__ attend_span span_of(const attend_args *args,
     for (int i = 0; i < 2; i++) {
         int vector = view->first + g + 8 * i;
         if (vector >= view->end) vector = view->end - 1;
-        span.q_position[i] = vector_position(view, vector);
-        span.q_first[i] = first_seen(span.q_position[i], args->window);
+        int position = vector_position(view, vector);
+        span.q_last[i] = last_seen(args, &view->lane, position);
+        span.q_first[i] = first_seen(position, args->window);
         span.q[i] = args->q +
                     vector_index(view, vector, args->n_heads) * static_cast<size_t>(args->head_dim);
     }
@@ -193,8 +202,9 @@ static __device__ __forceinline__ bool sees_partition(const attend_args *args,
 {
     int position = vector_position(view, vector);
     int first = first_seen(position, args->window) / ATTENTION_PARTITION;
+    int last = last_seen(args, &view->lane, position);
     *is_first = partition == first;
-    return vector < view->end && partition >= first && partition * ATTENTION_PARTITION <= position;
+    return vector < view->end && partition >= first && partition * ATTENTION_PARTITION <= last;
 }
 
 /* Computes one partition of a tile and merges it into total, or puts it there where it is alone or
@@ -347,12 +357,15 @@ static __global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(attend_args
     CUDA_DYNAMIC_SHARED(merge_shared, shared);
     int row = static_cast<int>(blockIdx.y), e = 4 * static_cast<int>(threadIdx.x);
     grid_dependency_launch();
-    bool is_padding = args.inputs.row_lane[row] < 0;
-    int position = is_padding ? 0 : args.inputs.row_pos[row];
+    int lane = args.inputs.row_lane[row], position = 0, last = 0;
+    if (lane >= 0) {
+        position = args.inputs.row_pos[row];
+        last = last_seen(&args, &args.inputs.lanes[lane], position);
+    }
     int begin = first_seen(position, args.window) / ATTENTION_PARTITION;
-    int end = position / ATTENTION_PARTITION + 1;
+    int end = last / ATTENTION_PARTITION + 1;
     grid_dependency_wait();
-    if (is_padding) return;
+    if (lane < 0) return;
     size_t index = static_cast<size_t>(row) * static_cast<size_t>(args.n_heads) + blockIdx.x;
     const float2 *sums = args.sums + index * static_cast<size_t>(args.n_partitions);
     size_t width = static_cast<size_t>(args.head_dim);
@@ -435,6 +448,7 @@ void cuda_attention(struct backend *be, const struct attention_shape *shape,
     args.n_kv_heads = shape->n_kv_heads;
     args.head_dim = shape->head_dim;
     args.window = rule->window;
+    args.sees_lane = rule->sees_lane;
     args.scale = rule->softcap == 0 ? rule->scale : rule->scale / rule->softcap;
     args.softcap = rule->softcap;
     if (step->n == 0 || !take_partials(cuda, &args, n_rows, n_slots)) return;

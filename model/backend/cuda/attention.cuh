@@ -54,9 +54,9 @@ static __device__ __forceinline__ int first_seen(int position, int window)
  * seen by some row of the tile. */
 struct attend_span {
     const uint16_t
-        *parts[WARP_BLOCKS];       /* K-parts; blocks before and past those repeat the nearest */
-    const uint16_t *q[2];          /* query rows g and g + 8: [E] */
-    int q_first[2], q_position[2]; /* they see the positions from q_first to q_position */
+        *parts[WARP_BLOCKS];   /* K-parts; blocks before and past those repeat the nearest */
+    const uint16_t *q[2];      /* query rows g and g + 8: [E] */
+    int q_first[2], q_last[2]; /* they see the positions from q_first to q_last */
     int first, begin, last;
 };
 
@@ -157,7 +157,7 @@ static __device__ __forceinline__ void mask_scores(const attend_span *span, floa
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             int position = span->first + 8 * tile + 2 * c + i % 2;
-            bool sees = position >= span->q_first[i / 2] && position <= span->q_position[i / 2];
+            bool sees = position >= span->q_first[i / 2] && position <= span->q_last[i / 2];
             s[tile][i] = sees ? scaled_score(s[tile][i], scale, softcap) : MINUS_INFINITY;
             max[i / 2] = s[tile][i] > max[i / 2] ? s[tile][i] : max[i / 2];
         }

@@ -218,6 +218,8 @@ void cuda_norm_part(struct backend *be, const struct norm_part *args);
 void cuda_residual_norm(struct backend *be, const struct residual_norm *args);
 void cuda_adjust_logits(struct backend *be, float *logits, size_t stride, int n, float scale,
                         float softcap);
+void cuda_add_logits(struct backend *be, const struct backend_step *step, float *logits,
+                     size_t stride, const float *bias);
 
 /* attention.cu, attention_store.cu */
 void cuda_attention_store(struct backend *be, const struct attention_shape *shape,

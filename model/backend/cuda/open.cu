@@ -337,6 +337,7 @@ static void fill_ops(struct backend_cuda *be)
     ops->residual_norm = cuda_residual_norm;
     ops->qk_squares = cuda_qk_squares;
     ops->adjust_logits = cuda_adjust_logits;
+    ops->add_logits = cuda_add_logits;
     ops->answer = cuda_answer;
     ops->close = cuda_close;
     be->base.ops = ops;

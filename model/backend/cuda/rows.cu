@@ -493,6 +493,34 @@ void cuda_adjust_logits(struct backend *be, float *logits, size_t stride, int n,
                 dim3(COPY_THREADS), 0, logits, count, factor, softcap);
 }
 
+/* logits[wanted[i]][stride] += bias[i][stride] for i < n_wanted; blockIdx.y is i. */
+static __global__ void __launch_bounds__(COPY_THREADS)
+    add_kernel(float *logits, size_t stride, const float *bias, const int32_t *wanted,
+               const int32_t *n_wanted)
+{
+    size_t column = static_cast<size_t>(blockIdx.x) * COPY_THREADS + threadIdx.x;
+    int i = static_cast<int>(blockIdx.y);
+    grid_dependency_launch();
+    bool is_needed = i < *n_wanted && column < stride;
+    size_t row = is_needed ? static_cast<size_t>(wanted[i]) : 0;
+    grid_dependency_wait();
+    if (!is_needed) return;
+    logits[row * stride + column] += bias[static_cast<size_t>(i) * stride + column];
+}
+
+void cuda_add_logits(struct backend *be, const struct backend_step *step, float *logits,
+                     size_t stride, const float *bias)
+{
+    struct backend_cuda *cuda = backend_cuda_of(be);
+    unsigned n = static_cast<unsigned>(cuda_rows(cuda, step->n_rows));
+    if (n == 0) return;
+    cuda_launch(cuda, "add_logits", add_kernel,
+                dim3(static_cast<unsigned>((stride + COPY_THREADS - 1) / COPY_THREADS), n),
+                dim3(COPY_THREADS), 0, logits, stride, bias,
+                static_cast<const int32_t *>(cuda->inputs.wanted),
+                static_cast<const int32_t *>(cuda->inputs.counts + STEP_COUNT_WANTED));
+}
+
 void cuda_rows_prepare(struct backend_cuda *be)
 {
     for (const auto &candidate : norm_kernels) {
@@ -505,4 +533,5 @@ void cuda_rows_prepare(struct backend_cuda *be)
     cuda_prepare(be, feature_kernel, 0);
     cuda_prepare(be, copy_kernel, 0);
     cuda_prepare(be, adjust_kernel, 0);
+    cuda_prepare(be, add_kernel, 0);
 }

@@ -55,9 +55,11 @@ static size_t reserve(struct step_plan *plan, size_t count, size_t size)
     return at;
 }
 
-/* False for a synthetic table, whose rows are made on the device unless they are blocks. */
+/* False without a table, and for a synthetic one, whose rows are made on the device unless they are
+ * blocks. */
 static bool has_embedding_rows(const struct backend_step *step)
 {
+    if (!step->embedding) return false;
     return step->embedding->data != NULL || step->embedding->dtype == DTYPE_BLOCKS;
 }
 

@@ -9,12 +9,14 @@
 #include <string.h>
 
 #include "base/text/json.h"
+#include "model/checkpoint/config/block_config.h"
 
 enum { DIM_MAX = 1 << 20, COLUMNS_MAX = 1 << 24 };
 
 struct reading {
-    json_t *root, *eagle; /* the file, and its "eagle_config", or NULL */
+    json_t *root, *eagle; /* the file, and its "eagle_config" or "dflash_config", or NULL */
     const char *origin;
+    bool is_block, is_dspark;
 };
 
 /* ---- what is no head that is read here ---- */
@@ -27,9 +29,14 @@ static const struct {
     {"redrafter", NULL, "a ReDrafter"},
     {"recurrentdraft", NULL, "a ReDrafter"},
     {"recurrent_draft", NULL, "a ReDrafter"},
-    {"dflash2", "selector_rank", "a DFlash2 drafter"},
-    {"dspark", NULL, "a DSpark drafter"},
-    {"dflash", "dflash_config", "a DFlash drafter"},
+    {"dflash2", "selector_rank", "a DFlash2 drafter, with convolutions over the block"},
+    {"dflash2", "conv_kernel_size", "a DFlash2 drafter, with convolutions over the block"},
+    {"dflashlinear", NULL, "a linear DFlash drafter, which keeps a state in place of a context"},
+    {"domino", "gru_hidden_dim", "a Domino drafter, with a GRU over the guesses"},
+    {"lilicorr", NULL, "a LiLiCorr drafter, with a learned choice among candidates"},
+    {"xpress", "xpress_rank", "an XPress drafter, with passes that refine the guesses"},
+    {"dflare", NULL, "a DFlare drafter"},
+    {"dfly", NULL, "a DFly drafter"},
     {"mlp_speculator", NULL, "an MLP speculator"},
     {"mlpspeculator", NULL, "an MLP speculator"},
     {"gemma4_assistant", NULL, "an assistant of Gemma 4"},
@@ -59,20 +66,47 @@ static void lower(const char *text, char out[HEAD_NAME_BYTES])
     out[i] = '\0';
 }
 
-/* The name of the drafter that the file is of; NULL: of none of those. */
-static const char *find_other(const json_t *root)
+enum { KIND_WORDS = 5 };
+
+/* The words of a file that say which drafter it is of. */
+static void kind_words(const json_t *root, char words[KIND_WORDS][HEAD_NAME_BYTES])
 {
-    char words[3][HEAD_NAME_BYTES];
+    const json_t *block = json_member(root, "dflash_config");
     lower(json_string_value(json_array_get(json_member(root, "architectures"), 0)), words[0]);
     lower(json_string_value(json_member(root, "model_type")), words[1]);
     lower(json_string_value(json_member(root, "speculators_model_type")), words[2]);
+    lower(json_string_value(json_member(root, "projector_type")), words[3]);
+    lower(json_string_value(json_member(block, "projector_type")), words[4]);
+}
+
+/* The name of the drafter that the file is of; NULL: of none of those. */
+static const char *find_other(const json_t *root)
+{
+    char words[KIND_WORDS][HEAD_NAME_BYTES];
+    const json_t *block = json_member(root, "dflash_config");
+    kind_words(root, words);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        if (others[i].key && json_member(root, others[i].key)) return others[i].name;
-        for (int k = 0; k < 3; k++) {
+        const char *key = others[i].key;
+        if (key && (json_member(root, key) || json_member(block, key))) return others[i].name;
+        for (int k = 0; k < KIND_WORDS; k++) {
             if (strstr(words[k], others[i].word)) return others[i].name;
         }
     }
     return NULL;
+}
+
+/* True if the file is of DFlash or DSpark. */
+static bool find_block(const json_t *root, bool *is_dspark)
+{
+    char words[KIND_WORDS][HEAD_NAME_BYTES];
+    bool is_block = json_member(root, "dflash_config") != NULL;
+    kind_words(root, words);
+    *is_dspark = false;
+    for (int k = 0; k < KIND_WORDS; k++) {
+        *is_dspark = *is_dspark || strstr(words[k], "dspark");
+        is_block = is_block || strstr(words[k], "dflash");
+    }
+    return is_block || *is_dspark;
 }
 
 /* Models that also take images have the type of their text part in "text_config". */
@@ -92,21 +126,27 @@ static int refuse_mtp_family(const struct reading *in, const json_t *object, str
 
 static int refuse_others(const struct reading *in, struct error *err)
 {
+    static const char *const kinds[] = {"eagle3", "peagle", "dflash", "dspark"};
     int rc = 0;
     const char *other = find_other(in->root);
     const char *kind = json_string_value(json_member(in->root, "speculators_model_type"));
+    bool is_known = !kind;
     if (other) {
-        return error_set(err, ERR_UNSUPPORTED,
-                         "%s is of %s, which is not supported; heads of EAGLE-1 to 3, of Medusa and "
-                         "of blockwise decoding, and the MTP layers of MiMo are",
-                         in->origin, other);
+        return error_set(
+            err, ERR_UNSUPPORTED,
+            "%s is of %s, which is not supported; heads of EAGLE-1 to 3, of Medusa, of "
+            "blockwise decoding, of DFlash and DSpark, and the MTP layers of MiMo are",
+            in->origin, other);
     }
     TRY(refuse_mtp_family(in, in->root, err));
     TRY(refuse_mtp_family(in, json_member(in->root, "text_config"), err));
-    if (kind && strcmp(kind, "eagle3") != 0 && strcmp(kind, "peagle") != 0) {
+    for (size_t i = 0; kind && i < sizeof kinds / sizeof *kinds; i++) {
+        is_known = is_known || strcmp(kind, kinds[i]) == 0;
+    }
+    if (!is_known) {
         return error_set(err, ERR_UNSUPPORTED,
-                         "%s: \"speculators_model_type\" = \"%.64s\" is not supported (eagle3 and "
-                         "peagle are)",
+                         "%s: \"speculators_model_type\" = \"%.64s\" is not supported (eagle3, "
+                         "peagle, dflash and dspark are)",
                          in->origin, kind);
     }
 out:
@@ -176,12 +216,6 @@ static int read_number(const struct reading *in, const char *key, int most, int 
     return json_read_int(owner(in, key), key, 1, most, out, in->origin, err);
 }
 
-static int compare_ids(const void *left, const void *right)
-{
-    const int *a = left, *b = right;
-    return (*a > *b) - (*a < *b);
-}
-
 /* Engines keep features in the order of the layers, whatever the order of the list. */
 static int read_ids(struct head_config *head, const struct reading *in, struct error *err)
 {
@@ -189,29 +223,8 @@ static int read_ids(struct head_config *head, const struct reading *in, struct e
     const json_t *at_top = json_member(in->root, key);
     const json_t *list = at_top ? at_top : in->eagle ? json_member(in->eagle, key) : NULL;
     if (!list) return 0;
-    size_t n = json_array_size(list);
-    if (n == 0 || n > HEAD_FEATURES_MAX) {
-        return error_set(err, ERR_FORMAT, "%s: \"%s\" must be a list of 1 to %d layers", in->origin,
-                         key, HEAD_FEATURES_MAX);
-    }
-    for (size_t i = 0; i < n; i++) {
-        const json_t *id = json_array_get(list, i);
-        json_int_t value = json_integer_value(id);
-        if (!json_is_integer(id) || value < 0 || value > LAYERS_MAX) {
-            char shown[CONFIG_VALUE_BYTES];
-            return error_set(err, ERR_FORMAT, "%s: \"%s\" has %s, which is no layer (0 to %d are)",
-                             in->origin, key, config_keys_show(id, shown), LAYERS_MAX);
-        }
-        head->ids[i] = (int)value;
-    }
-    qsort(head->ids, n, sizeof *head->ids, compare_ids);
-    for (size_t i = 1; i < n; i++) {
-        if (head->ids[i] != head->ids[i - 1]) continue;
-        return error_set(err, ERR_FORMAT, "%s: \"%s\" has %d twice", in->origin, key, head->ids[i]);
-    }
-    head->n_ids = (int)n;
     head->ids_from = at_top ? HEAD_IDS_AT_TOP : HEAD_IDS_IN_EAGLE_CONFIG;
-    return 0;
+    return head_ids_read(head->ids, &head->n_ids, list, key, in->origin, err);
 }
 
 static int read_mask(struct head_config *head, const struct reading *in, struct error *err)
@@ -312,12 +325,13 @@ static int make_layers(json_t **layers, const struct head_config *head, const st
     bool is_short = false;
     if (!copy) return no_memory(err);
     *layers = copy;
+    if (in->is_block && !block_config_strip(copy, in->eagle)) return no_memory(err);
     const char *type = layer_type(copy), *architecture = layer_architecture(type);
-    if (!architecture) {
-        return error_set(err, ERR_UNSUPPORTED,
-                         "%s: layers of \"model_type\" = \"%.64s\" are not supported in heads "
-                         "(llama, qwen2 and qwen3 are)",
-                         in->origin, type);
+    if (!architecture || (in->is_block && strcmp(type, "qwen3") != 0)) {
+        return error_set(
+            err, ERR_UNSUPPORTED,
+            "%s: layers of \"model_type\" = \"%.64s\" are not supported in %s", in->origin, type,
+            in->is_block ? "block drafters (qwen3 is)" : "heads (llama, qwen2 and qwen3 are)");
     }
     for (size_t i = 0; head->is_speculators && i < sizeof class_defaults / sizeof *class_defaults;
          i++) {
@@ -384,6 +398,29 @@ out:
     return rc;
 }
 
+static int read_block(struct head_config *head, struct model_config *cfg, const struct reading *in,
+                      struct error *err)
+{
+    const struct block_source source = {.root = in->root,
+                                        .inner = in->eagle ? in->eagle : in->root,
+                                        .origin = in->origin,
+                                        .is_dspark = in->is_dspark,
+                                        .is_speculators = head->is_speculators};
+    struct block_layers layers;
+    int rc = 0;
+    head->format = HEAD_BLOCK;
+    TRY(block_config_parse(&head->block, &layers, cfg, &source, err));
+    memcpy(head->ids, layers.ids, sizeof head->ids);
+    head->n_ids = layers.n;
+    head->ids_from = layers.are_outputs ? HEAD_IDS_OF_OUTPUTS : HEAD_IDS_AT_TOP;
+    if (head->mask_token_id < 0) {
+        rc = error_set(err, ERR_FORMAT,
+                       "%s lacks \"mask_token_id\", the token of the rows that guess", in->origin);
+    }
+out:
+    return rc;
+}
+
 int head_config_parse(struct head_config *head, struct head_claims *claims,
                       struct model_config *cfg, struct config_rest *rest, const char *text,
                       size_t len, const char *origin, struct error *err)
@@ -408,12 +445,16 @@ int head_config_parse(struct head_config *head, struct head_claims *claims,
     }
     in.root = root;
     in.eagle = json_member(root, "eagle_config");
+    in.is_block = find_block(root, &in.is_dspark);
+    if (in.is_block) in.eagle = json_member(root, "dflash_config");
     if (!json_is_object(in.eagle)) in.eagle = NULL;
     TRY(refuse_others(&in, err));
     head->is_speculators = json_is_object(json_member(root, "transformer_layer_config"));
     TRY(read_head(head, claims, &in, err));
-    if (strcmp(layer_type(root), "mimo") == 0) TRY(read_mtp(head, &in, err));
+    bool is_mtp = !in.is_block && strcmp(layer_type(root), "mimo") == 0;
+    if (is_mtp) TRY(read_mtp(head, &in, err));
     TRY(read_layers(cfg, rest, head, &in, err));
+    if (in.is_block) TRY(read_block(head, cfg, &in, err));
     if (head->mask_token_id >= cfg->vocab_size) {
         rc = error_set(err, ERR_FORMAT,
                        "%s: \"mask_token_id\" = %d is outside of the vocabulary "
@@ -432,7 +473,7 @@ bool head_config_is_head(const char *text, size_t len)
     struct error ignored;
     char architecture[HEAD_NAME_BYTES];
     json_t *root = NULL;
-    bool is_head = false;
+    bool is_head = false, is_dspark;
     if (json_parse_python(&root, text, len, "config.json", &ignored)) return false;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         is_head = is_head || json_member(root, keys[i]) != NULL;
@@ -440,6 +481,7 @@ bool head_config_is_head(const char *text, size_t len)
     lower(json_string_value(json_array_get(json_member(root, "architectures"), 0)), architecture);
     is_head = is_head || strstr(architecture, "eagle") || find_other(root) ||
               places_config_find(root) != PLACES_NONE;
+    is_head = is_head || find_block(root, &is_dspark);
     json_decref(root);
     return is_head;
 }
@@ -454,12 +496,21 @@ const char *head_layer_name(const struct head_config *head, int layer, char text
     return text;
 }
 
+bool head_feeds_joined(const struct head_config *head)
+{
+    return head && !head->entry.has_join && head->block.size == 0;
+}
+
+bool head_is_causal(const struct head_config *head, int window)
+{
+    if (!head || head->block.size == 0) return true;
+    return window > 0 ? head->block.window_is_causal : head->block.is_causal;
+}
+
 const char *head_format_name(const struct head_config *head)
 {
-    static const char *const names[] = {[HEAD_EAGLE3] = "EAGLE-3",
-                                        [HEAD_EAGLE1] = "EAGLE-1 or 2",
-                                        [HEAD_MTP] = "MTP",
-                                        [HEAD_MEDUSA] = "Medusa",
-                                        [HEAD_BLOCKWISE] = "blockwise"};
-    return names[head->format];
+    static const char *const names[] = {
+        [HEAD_EAGLE3] = "EAGLE-3", [HEAD_EAGLE1] = "EAGLE-1 or 2", [HEAD_MTP] = "MTP",
+        [HEAD_MEDUSA] = "Medusa",  [HEAD_BLOCKWISE] = "blockwise", [HEAD_BLOCK] = "DFlash"};
+    return head->block.rank > 0 ? "DSpark" : names[head->format];
 }

@@ -1,7 +1,7 @@
 /* The contents of a head's config.json. A head is a drafter that reads features of a target: rows
  * of its residual stream. Published heads are EAGLE-3 in two layouts (a flat config of a Llama, or
- * speculators' with "transformer_layer_config"), EAGLE-1 and 2, and the MTP layers that some
- * models have after their own.
+ * speculators' with "transformer_layer_config"), EAGLE-1 and 2, the MTP layers that some models
+ * have after their own, and the block drafters DFlash and DSpark (head_block.h).
  *
  * A boundary b of a target with L layers is its residual stream before layer b, or after the last
  * layer for b = L; the normed feature is what its lm_head reads. Row i of a head has the feature of
@@ -20,11 +20,13 @@
 #include "base/error.h"
 #include "model/checkpoint/config/config.h"
 #include "model/checkpoint/config/config_parse.h"
+#include "model/checkpoint/config/head_block.h"
+#include "model/checkpoint/config/head_ids.h"
 #include "model/checkpoint/config/places_config.h"
 
-enum { HEAD_FEATURES_MAX = 8, HEAD_NAME_BYTES = 64 };
+enum { HEAD_NAME_BYTES = 64 };
 
-enum head_format { HEAD_EAGLE3, HEAD_EAGLE1, HEAD_MTP, HEAD_MEDUSA, HEAD_BLOCKWISE };
+enum head_format { HEAD_EAGLE3, HEAD_EAGLE1, HEAD_MTP, HEAD_MEDUSA, HEAD_BLOCKWISE, HEAD_BLOCK };
 
 /* RMSNorms of the target's features: none, one over all of them, or one of each. */
 enum feature_norms { FEATURES_PLAIN, FEATURES_NORMED_WHOLE, FEATURES_NORMED_APART };
@@ -60,6 +62,10 @@ enum head_tensor {
     HEAD_JOIN_BIAS,
     HEAD_FINAL_NORM,
     HEAD_LOGITS,
+    HEAD_CHAIN_FIRST,  /* [V][r] w1 */
+    HEAD_CHAIN_SECOND, /* [n_columns][r] w2 */
+    HEAD_CONFIDENCE,
+    HEAD_CONFIDENCE_BIAS,
     HEAD_TENSORS
 };
 
@@ -72,7 +78,12 @@ enum head_source {
 };
 
 /* The place of the ids of layers in the file, which decides what they mean (head_readings). */
-enum head_ids_from { HEAD_IDS_MISSING, HEAD_IDS_AT_TOP, HEAD_IDS_IN_EAGLE_CONFIG };
+enum head_ids_from {
+    HEAD_IDS_MISSING,
+    HEAD_IDS_AT_TOP,
+    HEAD_IDS_IN_EAGLE_CONFIG,
+    HEAD_IDS_OF_OUTPUTS /* "target_layer_ids" */
+};
 
 /* A property that some files do not say and that a caller may decide; zero: as the file says. */
 enum head_choice { HEAD_AS_STORED, HEAD_NO, HEAD_YES };
@@ -81,6 +92,7 @@ struct head_config {
     enum head_format format;
     bool is_speculators; /* the layout of config.json */
     struct head_entry entry;
+    struct head_block block;
     struct head_places places; /* then entry has n_features, which is 1, and feature_dim alone */
     bool has_final_norm;       /* before lm_head */
     bool recycles_normed;      /* the output that later rows read is taken after the final norm */
@@ -88,7 +100,7 @@ struct head_config {
     enum head_source embedding_from, logits_from;
     int n_columns;     /* of lm_head: cfg.vocab_size, or those of a reduced vocabulary; 0: those of
                           a target that is not known */
-    int mask_token_id; /* of P-EAGLE's further rows; -1: none */
+    int mask_token_id; /* of P-EAGLE's further rows, and of a block's; -1: none */
 
     enum head_ids_from ids_from;
     int n_ids, ids[HEAD_FEATURES_MAX]; /* as they are written, ascending */
@@ -124,6 +136,14 @@ bool head_config_is_head(const char *text, size_t len);
 
 /* The beginning of the names of a layer's tensors; returns text. */
 const char *head_layer_name(const struct head_config *head, int layer, char text[HEAD_NAME_BYTES]);
+
+/* True if the first layer reads the embedding and the feature side by side, of width 2 D. head may
+ * be NULL. */
+bool head_feeds_joined(const struct head_config *head);
+
+/* True if rows see no later ones of their block in a layer with this window (0: none). head may be
+ * NULL. */
+bool head_is_causal(const struct head_config *head, int window);
 
 /* "EAGLE-3" and so on. */
 const char *head_format_name(const struct head_config *head);

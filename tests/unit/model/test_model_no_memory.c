@@ -24,6 +24,7 @@ struct subject {
     const char *projection; /* head whose fc the model applies; NULL: none */
     bool has_head;          /* of some tokens only */
     bool has_places;        /* a head without layers */
+    bool has_chain;         /* it is a block drafter, of which the tokens are a block */
     bool packs_anew;        /* without the file that the trial before left */
     int32_t best[N_BEST];
     int n_best;
@@ -52,8 +53,10 @@ static int use(struct subject *subject, struct model *model, struct error *err)
         const struct forward_lane place = {.n_tokens = 1};
         const struct forward_row first = {0, 0};
         const struct forward_lane *fed = subject->has_places ? &place : &lane;
-        const struct forward_features given = {.target = features, .n_target = fed->n_tokens};
+        const struct forward_features given = {.target = features,
+                                               .n_target = subject->has_chain ? 2 : fed->n_tokens};
         TRY(model_forward_head(model, fed, &given, 1, subject->has_places ? &first : &row, 1, err));
+        if (subject->has_chain) TRY(model_chain_rows(model, &(int){0}, tokens, 1, err));
     } else {
         if (subject->projection) TRY(keep_projected(model, err));
         TRY(model_forward(model, &lane, 1, &row, 1, err));
@@ -178,6 +181,11 @@ START_TEST(heads_survive_each_failure)
               (struct subject){.name = GOLDEN "../place_heads/blockwise",
                                .target = GOLDEN "llama_tied",
                                .has_places = true},
+              FAIL_ALL, 1);
+    fail_each("dspark_flat",
+              (struct subject){.name = GOLDEN "../block_heads/dspark_flat",
+                               .target = GOLDEN "llama_untied",
+                               .has_chain = true},
               FAIL_ALL, 1);
 }
 END_TEST

@@ -17,6 +17,7 @@ static float qkv[POSITIONS][QKV_DIM]; /* after rope, which is left out here: cos
 static float ones[POSITIONS * WIDTH / 2], zeros[POSITIONS * WIDTH / 2];
 static int32_t blocks[BLOCKS];
 static int window; /* 0: none */
+static bool sees_lane;
 
 static void setup(void)
 {
@@ -81,7 +82,8 @@ static void run(const char *kernels, int n_threads, int chunk, int stale, uint16
         const struct backend_step step = {
             .n = n, .lanes = &lane, .n_lanes = 1, .cos = ones, .sin = zeros, .n_ropes = 1};
         const struct attention_input input = {0};
-        const struct attention_rule rule = {window, 1.0f / sqrtf(WIDTH), 0};
+        const struct attention_rule rule = {
+            .window = window, .scale = 1.0f / sqrtf(WIDTH), .sees_lane = sees_lane};
         memcpy(work, qkv[pos], sizeof qkv[0] * (size_t)n);
         be->ops->attention_store(be, &shape, &input, &step, work, q, kv);
         be->ops->attention(be, &shape, &step, &rule, q, kv, out + (size_t)pos * Q_DIM);
@@ -104,13 +106,13 @@ static double rounded(float x)
     return (double)num_bf16_to_float(num_float_to_bf16(x));
 }
 
-/* One row and head in double, from the same bf16 inputs. */
-static void define(int pos, int head, double out[WIDTH])
+/* One row and head in double, from the same bf16 inputs; it sees positions up to `last`. */
+static void define(int pos, int last, int head, double out[WIDTH])
 {
     int kv_head = head / (HEADS / KV_HEADS);
     double scores[POSITIONS], max = -HUGE_VAL, sum = 0;
     int first = window > 0 && pos - window + 1 > 0 ? pos - window + 1 : 0;
-    for (int p = first; p <= pos; p++) {
+    for (int p = first; p <= last; p++) {
         scores[p] = 0;
         for (int e = 0; e < WIDTH; e++) {
             scores[p] += rounded(qkv[pos][head * WIDTH + e]) *
@@ -119,7 +121,7 @@ static void define(int pos, int head, double out[WIDTH])
         max = scores[p] > max ? scores[p] : max;
     }
     memset(out, 0, WIDTH * sizeof *out);
-    for (int p = first; p <= pos; p++) {
+    for (int p = first; p <= last; p++) {
         double weight = exp(scores[p] - max);
         sum += weight;
         for (int e = 0; e < WIDTH; e++) {
@@ -134,15 +136,16 @@ static void define(int pos, int head, double out[WIDTH])
 static const int windows[] = {0, 1, 2, 8, 16, 17, 100, 255, 256, 257, 300, 512, POSITIONS};
 enum { N_WINDOWS = sizeof windows / sizeof *windows, N_CHUNKS = 5 };
 
-START_TEST(attention_equals_its_definition)
+/* In steps of `chunk` rows. */
+static void check_definition(int chunk)
 {
     uint16_t *out = new_out();
-    window = windows[_i];
-    run("auto", 1, 64, 0, out);
+    run("auto", 1, chunk, 0, out);
     for (int pos = 0; pos < POSITIONS; pos += pos < 40 || pos % 256 > 250 ? 1 : 13) {
+        int end = (pos / chunk + 1) * chunk < POSITIONS ? (pos / chunk + 1) * chunk : POSITIONS;
         for (int head = 0; head < HEADS; head++) {
             double want[WIDTH];
-            define(pos, head, want);
+            define(pos, sees_lane ? end - 1 : pos, head, want);
             for (int e = 0; e < WIDTH; e++) {
                 double got = (double)num_bf16_to_float(out[(pos * HEADS + head) * WIDTH + e]);
                 /* weights and the result are rounded to bf16; values lie within 2 */
@@ -153,6 +156,34 @@ START_TEST(attention_equals_its_definition)
         }
     }
     free(out);
+}
+
+START_TEST(attention_equals_its_definition)
+{
+    window = windows[_i];
+    check_definition(64);
+}
+END_TEST
+
+START_TEST(rows_of_a_lane_see_each_other_if_the_rule_says_so)
+{
+    static const int chunks[] = {7, 16, 64};
+    uint16_t *want = new_out(), *got = new_out();
+    window = windows[_i];
+    sees_lane = true;
+    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
+        check_definition(chunks[i]);
+        run("auto", 1, chunks[i], 0, want);
+        for (int v = 0; kernels_name(v); v++) {
+            memcpy(got, want, (size_t)POSITIONS * Q_DIM * sizeof *got);
+            run(kernels_name(v), 1 + v % 3, chunks[i], 0xff, got);
+            ck_assert_msg(!memcmp(got, want, (size_t)POSITIONS * Q_DIM * sizeof *got),
+                          "%s, chunk %d, window %d", kernels_name(v), chunks[i], window);
+        }
+    }
+    sees_lane = false;
+    free(want);
+    free(got);
 }
 END_TEST
 
@@ -200,7 +231,7 @@ START_TEST(a_lane_of_nan_changes_no_other_lane)
     static uint16_t q[2 * N * Q_DIM], out[2][2 * N * Q_DIM];
     size_t kv_bytes = kv_layer_bytes(&shape);
     const struct attention_input input = {0};
-    const struct attention_rule rule = {0, 1.0f / sqrtf(WIDTH), 0};
+    const struct attention_rule rule = {.scale = 1.0f / sqrtf(WIDTH)};
     for (int ill = 0; ill < 2; ill++) {
         struct backend *be = open_backend("auto", 2);
         uint16_t *kv = calloc(1, kv_bytes);
@@ -233,6 +264,7 @@ int main(void)
     tcase_add_checked_fixture(one_hop, setup_one_hop, NULL);
     tcase_add_checked_fixture(two_hops, setup_two_hops, NULL);
     tcase_add_loop_test(one_hop, attention_equals_its_definition, 0, N_WINDOWS);
+    tcase_add_loop_test(one_hop, rows_of_a_lane_see_each_other_if_the_rule_says_so, 0, N_WINDOWS);
     tcase_add_loop_test(one_hop, later_positions_have_no_effect, 0, N_CHUNKS);
     tcase_add_loop_test(one_hop, positions_before_the_window_have_no_effect, 0, N_WINDOWS - 1);
     tcase_add_loop_test(two_hops, attention_equals_its_definition, 0, N_WINDOWS);

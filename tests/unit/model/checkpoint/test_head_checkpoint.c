@@ -286,7 +286,7 @@ static void check_damaged_tensors(const char *name, int n_shared)
     {
         const char *dtype = json_string_value(json_object_get(entry, "dtype"));
         struct checkpoint *ck;
-        if (!dtype || strcmp(dtype, "BF16") != 0) continue;
+        if (!dtype || !strchr(dtype, 'F')) continue;      /* F16, BF16 or F32 */
         if (strcmp(tensor, "mask_hidden") == 0) continue; /* refused when the folder is opened */
         const json_t *offsets = json_object_get(entry, "data_offsets");
         uint8_t *end = data + json_integer_value(json_array_get(offsets, 1));
@@ -317,6 +317,9 @@ START_TEST(an_element_that_is_no_number_is_found_in_every_tensor)
     check_damaged_tensors("eagle3_parallel", 0);
     check_damaged_tensors("eagle1", 0);
     check_damaged_tensors("eagle3_qwen3", 0); /* norms of single features, and of heads */
+    check_damaged_tensors("dspark_flat", 0);
+    check_damaged_tensors("dspark_speculators", 0); /* without an embedding, but with a chain */
+    check_damaged_tensors("medusa_listed", 0);
 }
 END_TEST
 
@@ -396,12 +399,18 @@ START_TEST(other_drafters_are_refused_by_name)
         {"{\"hydra_num_heads\": 4, \"hydra_head_arch\": \"mlp\"}", "Hydra"},
         {"{\"model_type\": \"recurrent_drafting_drafter\"}", "ReDrafter"},
         {"{\"architectures\": [\"ReDrafterForCausalLM\"]}", "ReDrafter"},
-        {"{\"architectures\": [\"DFlash2DraftModel\"], \"dflash_config\": {}}", "DFlash2"},
-        {"{\"architectures\": [\"DFlashDraftModel\"], \"model_type\": \"qwen3\"}", "a DFlash "},
-        {"{\"architectures\": [\"DSparkDraftModel\"]}", "DSpark"},
+        {"{\"architectures\": [\"DFlash2DraftModel\"], \"dflash_config\": {}}",
+         "DFlash2 drafter, with convolutions"},
+        {"{\"dflash_config\": {\"conv_kernel_size\": 2}}", "DFlash2"},
+        {"{\"dflash_config\": {\"selector_rank\": 256}}", "DFlash2"},
+        {"{\"architectures\": [\"DominoDraftModel\"]}", "Domino drafter, with a GRU"},
+        {"{\"dflash_config\": {\"projector_type\": \"domino\"}}", "Domino"},
+        {"{\"speculators_model_type\": \"xpress\"}", "XPress drafter, with passes that refine"},
+        {"{\"architectures\": [\"DFlashLiLiCorrModel\"]}", "LiLiCorr drafter, with a learned"},
+        {"{\"architectures\": [\"DFlashLinearDraftModel\"]}", "linear DFlash"},
         {"{\"model_type\": \"mlp_speculator\"}", "MLP speculator"},
         {"{\"model_type\": \"gemma4_assistant\"}", "Gemma 4"},
-        {"{\"speculators_model_type\": \"mtp\"}", "eagle3 and peagle are"},
+        {"{\"speculators_model_type\": \"mtp\"}", "eagle3, peagle, dflash and dspark are"},
     };
     struct head_config head;
     struct head_claims claims;
