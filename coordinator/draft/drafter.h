@@ -110,6 +110,16 @@ struct draft_features {
     const uint16_t *rows;
 };
 
+/* Features of this wish, without rows yet; dim: of the target. */
+static inline struct draft_features draft_features_of(const struct feature_wish *wish, int dim)
+{
+    if (wish->projection.key.digest != 0) {
+        return (struct draft_features){
+            .n_columns = 1, .dim = wish->projection.key.width, .is_projected = true};
+    }
+    return (struct draft_features){.n_columns = feature_wish_columns(wish), .dim = dim};
+}
+
 /* KV blocks, of all sequences together; all 0: it has none. */
 struct draft_kv {
     int n_blocks, n_free, n_cached;
@@ -153,9 +163,9 @@ struct drafter {
     /* Kernels that its backend computes with, and why; NULL: it has no backend. */
     const char *kernels, *kernels_reason;
     /* The target's features that it reads, of at most FEATURE_WISH_MAX boundaries, or a projection
-     * of such (model/head_wish.h); NULL: none. It may be another wish after a round, as when
-     * another group serves. With them the target computes every token of a text that this drafter
-     * may guess for, but those that the drafter knows already (begin). */
+     * of such (model/head_wish.h), which set_projection chooses; NULL: none. With them the target
+     * computes every token of a text that this drafter may guess for, but those that the drafter
+     * knows already (begin). */
     const struct feature_wish *features;
     int feature_dim; /* elements of each */
     /* Lent by the owner, and not to a parallel one; NULL: each guess takes a pass of its own. */
@@ -172,6 +182,11 @@ struct model_draft_extra_ops {
      * sequence has no guesses any more. Errors: ERR_EXHAUSTED, ERR_UNAVAILABLE, ERR_NO_MEMORY. */
     int (*observe)(struct drafter *drafter, struct sequence *seq,
                    const struct draft_features *features, struct error *err);
+
+    /* Another group serves, whose workers hold the fc of a head, or none (digest 0), and no
+     * sequence has a place: `features` of struct drafter is what such workers are asked for from
+     * now on. */
+    void (*set_projection)(struct drafter *drafter, const struct projection_key *held);
 
     /* Compute threads that are worth it, 1 .. n_cores. NULL: one. Errors: those of opening. */
     int (*count_threads)(const struct drafter_options *options, int n_cores, int *n_threads,

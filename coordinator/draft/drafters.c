@@ -98,7 +98,8 @@ int drafters_check_target(const struct drafters *d, int n_layers, int dim, struc
 {
     const struct feature_wish *wish = d->model ? d->model->features : NULL;
     if (!wish) return 0;
-    int last = wish->n > 0 ? wish->boundaries[wish->n - 1] : 0;
+    const struct feature_wish kept = feature_wish_kept(wish); /* what workers project, too */
+    int last = kept.n > 0 ? kept.boundaries[kept.n - 1] : 0;
     if (dim == d->model->feature_dim && last <= n_layers) return 0;
     return error_set(err, ERR_UNSUPPORTED,
                      "the draft reads features of %d elements, up to boundary %d, but the target "
@@ -164,6 +165,12 @@ void drafters_set_vocabulary(struct drafters *d, int n_vocab)
     for (int i = 0; i < d->n_finders; i++) {
         drafter_set_vocabulary(d->finders[i], n_vocab);
     }
+}
+
+void drafters_set_projection(struct drafters *d, const struct projection_key *held)
+{
+    if (!d->model || !d->model->row->model->extra.set_projection) return;
+    d->model->row->model->extra.set_projection(d->model, held);
 }
 
 void drafters_commit(struct drafters *d, struct sequence *seq)

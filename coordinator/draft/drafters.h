@@ -66,6 +66,8 @@ struct drafter *drafters_brought(const struct drafters *drafters, const struct s
 bool drafters_may_look(const struct drafter *finder, const struct sequence *seq);
 
 void drafters_set_vocabulary(struct drafters *drafters, int n_vocab);
+/* As set_projection of struct model_draft_extra_ops, where there is such a draft model. */
+void drafters_set_projection(struct drafters *drafters, const struct projection_key *held);
 
 /* The round is over, as in struct model_draft_ops. */
 void drafters_commit(struct drafters *drafters, struct sequence *seq);

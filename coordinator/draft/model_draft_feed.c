@@ -1,5 +1,6 @@
-/* The features of a head's steps: those that a feeding reads, and the outputs that it leaves for the
- * guesses after it. */
+/* The features of a head's steps: those that a feeding reads, and the outputs that it leaves for
+ * the guesses after it. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/least.h"
@@ -42,6 +43,27 @@ static int node_before(const struct guess_tree *draft, int node)
     return draft->parents[node];
 }
 
+/* Places the target's features of n positions from `first` on, which the first of a lane's n_rows
+ * read; returns where the outputs go that the others read. Projected features are read as outputs
+ * are, and so lie before these: a pass that reads more than one committed token makes its lane's
+ * first guess, which reads no outputs. */
+static uint16_t *place_target(struct draft_inputs *in, int lane, int slot, int first, int n,
+                              int n_rows, struct forward_features *out)
+{
+    const uint16_t *rows = n > 0 ? draft_inputs_rows(in, slot, first) : NULL;
+    uint16_t *to = draft_inputs_gathered(in, lane);
+    size_t len = (size_t)n * (size_t)in->dim;
+    if (!draft_inputs_are_projected(in)) {
+        *out = (struct forward_features){.target = rows, .n_target = n, .recycled = to};
+        return to;
+    }
+    *out = (struct forward_features){.recycled = n == n_rows ? rows : to};
+    if (n == 0 || n == n_rows) return to;
+    assert(n_rows <= DRAFT_INPUTS_ROWS);
+    memcpy(to, rows, len * sizeof *to);
+    return to + len;
+}
+
 /* Places those of a lane that reads a chain: the committed tokens have the target's features. */
 static void place_chain(struct model_draft *d, int lane, const struct feeding *feeding,
                         const struct forward_lane *forward, struct forward_features *out)
@@ -49,12 +71,10 @@ static void place_chain(struct model_draft *d, int lane, const struct feeding *f
     struct draft_inputs *in = d->inputs;
     int slot = feeding->seq->slot, begin = forward->position + d->shift;
     int base = feeding->lane ? feeding->lane->draft->base : feeding->end;
-    out->n_target = base > begin ? least(base - begin, forward->n_tokens) : 0;
-    if (d->mask_features) out->n_target = forward->n_tokens;
-    if (out->n_target > 0) out->target = draft_inputs_rows(in, slot, begin - 1);
-    uint16_t *to = draft_inputs_gathered(in, lane);
-    out->recycled = to;
-    for (int i = out->n_target; i < forward->n_tokens; i++, to += in->dim) {
+    int n_target = base > begin ? least(base - begin, forward->n_tokens) : 0;
+    if (d->mask_features) n_target = forward->n_tokens;
+    uint16_t *to = place_target(in, lane, slot, begin - 1, n_target, forward->n_tokens, out);
+    for (int i = n_target; i < forward->n_tokens; i++, to += in->dim) {
         const struct guess_tree *draft = feeding->lane->draft;
         int before = node_before(draft, draft->chain[begin + i - base]);
         memcpy(to, draft_inputs_output(in, slot, before), (size_t)in->dim * sizeof *to);
@@ -68,11 +88,9 @@ static void place_tree(struct model_draft *d, int lane, const struct feeding *fe
     const struct guess_tree *draft = feeding->lane->draft;
     const struct draft_grower *g = feeding->grower;
     int slot = feeding->seq->slot;
-    out->n_target = g->nodes[0] < 0 ? 1 : 0;
-    if (out->n_target > 0) out->target = draft_inputs_rows(in, slot, draft->base - 2);
-    uint16_t *to = draft_inputs_gathered(in, lane);
-    out->recycled = to;
-    for (int i = out->n_target; i < forward->n_tokens; i++, to += in->dim) {
+    int n_target = g->nodes[0] < 0 ? 1 : 0;
+    uint16_t *to = place_target(in, lane, slot, draft->base - 2, n_target, forward->n_tokens, out);
+    for (int i = n_target; i < forward->n_tokens; i++, to += in->dim) {
         int before = node_before(draft, g->nodes[i]);
         memcpy(to, draft_inputs_output(in, slot, before), (size_t)in->dim * sizeof *to);
     }
@@ -82,11 +100,10 @@ void model_draft_place_features(struct model_draft *d, int lane, const struct fe
                                 const struct forward_lane *forward)
 {
     struct forward_features *out = &d->inputs->features[lane];
-    *out = (struct forward_features){0};
     if (d->n_places) {
         int last = feeding->lane->draft->base - 2;
-        out->target = draft_inputs_rows(d->inputs, feeding->seq->slot, last);
-        out->n_target = 1;
+        const uint16_t *row = draft_inputs_rows(d->inputs, feeding->seq->slot, last);
+        *out = (struct forward_features){.target = row, .n_target = 1};
     } else if (feeding->grower) {
         place_tree(d, lane, feeding, forward, out);
     } else {

@@ -9,6 +9,7 @@
 #include "coordinator/draft/model_draft_inputs.h"
 #include "model/checkpoint/head.h"
 #include "model/checkpoint/head_readings.h"
+#include "model/head_wish.h"
 
 enum {
     /* Features of a text that wait to be read: more of them are read at once, so that those of a
@@ -109,6 +110,16 @@ out:
 
 /* ---- features ---- */
 
+/* A head with masks reads features of theirs, which nobody projects, among the others. */
+static void head_draft_set_projection(struct drafter *drafter, const struct projection_key *held)
+{
+    struct model_draft *d = model_draft(drafter);
+    const struct projection_key none = {0};
+    struct feature_wish wish;
+    head_wish(&wish, d->model, &d->inputs->reading, d->mask_features ? &none : held);
+    draft_inputs_set_wish(d->inputs, &wish);
+}
+
 static int head_draft_observe(struct drafter *drafter, struct sequence *seq,
                               const struct draft_features *features, struct error *err)
 {
@@ -181,5 +192,7 @@ const struct model_draft_ops head_draft_ops = {
     .reserve = head_draft_reserve,
     .propose = model_draft_propose,
     .commit = head_draft_commit,
-    .extra = {.observe = head_draft_observe, .count_threads = head_draft_count_threads},
+    .extra = {.observe = head_draft_observe,
+              .set_projection = head_draft_set_projection,
+              .count_threads = head_draft_count_threads},
 };

@@ -4,22 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NODES = 1 + TREE_NODES_MAX };
-
 int draft_inputs_open(struct draft_inputs **inputs, const struct head_reading *reading,
                       int feature_dim, int dim, int n_sequences, struct error *err)
 {
     int rc = 0;
     struct draft_inputs *in = NULL;
-    size_t n = (size_t)n_sequences, nodes = n * NODES * (size_t)dim;
+    size_t n = (size_t)n_sequences, nodes = n * DRAFT_INPUTS_ROWS * (size_t)dim;
     *inputs = NULL;
     TRY(mem_array(&in, 1, sizeof *in, err));
-    in->wish = (struct feature_wish){.n = reading->n, .normed = reading->normed};
-    memcpy(in->wish.boundaries, reading->boundaries, sizeof reading->boundaries);
-    in->width = feature_wish_columns(&in->wish) * feature_dim;
+    struct feature_wish wish = {.n = reading->n, .normed = reading->normed};
+    memcpy(wish.boundaries, reading->boundaries, sizeof reading->boundaries);
+    in->reading = *reading;
+    in->feature_dim = feature_dim;
     in->dim = dim;
     in->n_sequences = n_sequences;
     TRY(mem_array(&in->runs, n, sizeof *in->runs, err));
+    draft_inputs_set_wish(in, &wish);
     TRY(mem_array(&in->outputs, nodes, sizeof *in->outputs, err));
     TRY(mem_array(&in->gathered, nodes, sizeof *in->gathered, err));
     TRY(mem_array(&in->features, n, sizeof *in->features, err));
@@ -41,6 +41,15 @@ void draft_inputs_close(struct draft_inputs *in)
     free(in->gathered);
     free(in->features);
     free(in);
+}
+
+void draft_inputs_set_wish(struct draft_inputs *in, const struct feature_wish *wish)
+{
+    for (int i = 0; i < in->n_sequences; i++) {
+        draft_inputs_forget(in, i);
+    }
+    in->wish = *wish;
+    in->width = (int)feature_wish_width(wish, in->feature_dim);
 }
 
 static size_t row_bytes(const struct draft_inputs *in)
@@ -141,10 +150,10 @@ const uint16_t *draft_inputs_rows(const struct draft_inputs *in, int slot, int f
 
 uint16_t *draft_inputs_output(const struct draft_inputs *in, int slot, int node)
 {
-    return in->outputs + ((size_t)slot * NODES + (size_t)(1 + node)) * (size_t)in->dim;
+    return in->outputs + ((size_t)slot * DRAFT_INPUTS_ROWS + (size_t)(1 + node)) * (size_t)in->dim;
 }
 
 uint16_t *draft_inputs_gathered(const struct draft_inputs *in, int lane)
 {
-    return in->gathered + (size_t)lane * NODES * (size_t)in->dim;
+    return in->gathered + (size_t)lane * DRAFT_INPUTS_ROWS * (size_t)in->dim;
 }

@@ -10,6 +10,8 @@
 #include "model/checkpoint/head_readings.h"
 #include "model/model.h"
 
+enum { DRAFT_INPUTS_ROWS = 1 + TREE_NODES_MAX };
+
 /* The target's features of positions first .. + n of a text. */
 struct feature_run {
     uint16_t *rows; /* [capacity][width] */
@@ -17,13 +19,15 @@ struct feature_run {
 };
 
 struct draft_inputs {
-    struct feature_wish wish;
-    int width, dim; /* elements of the target's features of a token, and of an output */
+    struct head_reading reading;
+    struct feature_wish wish; /* for those of the reading, or for what fc makes of them */
+    int feature_dim;          /* D of the target */
+    int width, dim;           /* elements of what comes for a token, and of an output */
     int n_sequences;
     struct feature_run *runs; /* [n_sequences] by slot */
-    uint16_t *outputs;        /* [n_sequences][1 + TREE_NODES_MAX][dim] by slot: after the
-                                          committed tokens, and after each guess */
-    uint16_t *gathered;       /* [n_sequences][1 + TREE_NODES_MAX][dim] of a step's lanes */
+    /* [n_sequences][DRAFT_INPUTS_ROWS][dim] by slot: after the committed tokens, and after each
+     * guess; and those of a step's lanes. */
+    uint16_t *outputs, *gathered;
     struct forward_features *features; /* [n_sequences] of a step's lanes */
 };
 
@@ -31,6 +35,14 @@ struct draft_inputs {
 int draft_inputs_open(struct draft_inputs **inputs, const struct head_reading *reading,
                       int feature_dim, int dim, int n_sequences, struct error *err);
 void draft_inputs_close(struct draft_inputs *inputs);
+
+/* Another wish for the features of the reading. No text has features here, or they are dropped. */
+void draft_inputs_set_wish(struct draft_inputs *inputs, const struct feature_wish *wish);
+/* True if the workers project the features, which are read in place of outputs then. */
+static inline bool draft_inputs_are_projected(const struct draft_inputs *inputs)
+{
+    return inputs->wish.projection.key.digest != 0;
+}
 
 /* Keeps features that have come. needed: the first position whose feature is needed yet; those
  * before it are dropped but for one, because a token may be read once more. Errors: ERR_NO_MEMORY;
@@ -52,5 +64,6 @@ int draft_inputs_end(const struct draft_inputs *inputs, int slot);
 const uint16_t *draft_inputs_rows(const struct draft_inputs *inputs, int slot, int first);
 /* The output after a node of the slot's draft; -1: after the committed tokens. */
 uint16_t *draft_inputs_output(const struct draft_inputs *inputs, int slot, int node);
-/* Room for the outputs that lane `lane` of a step reads. */
+/* Room for the outputs that lane `lane` of a step reads, and projected features before them: of
+ * DRAFT_INPUTS_ROWS rows. */
 uint16_t *draft_inputs_gathered(const struct draft_inputs *inputs, int lane);

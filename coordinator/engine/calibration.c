@@ -111,13 +111,13 @@ static int show_features(struct calibration *c, int i, struct error *err)
 {
     struct drafter *drafter = c->options.drafter;
     if (!drafter->features) return 0;
-    int n_columns = feature_wish_columns(drafter->features), dim = drafter->feature_dim;
-    size_t n = (size_t)n_columns * (size_t)dim;
+    struct draft_features features = draft_features_of(drafter->features, drafter->feature_dim);
+    size_t n = feature_wish_width(drafter->features, drafter->feature_dim);
     uint16_t *row = arena_take(&c->arena, n, sizeof *row);
     if (!row) return error_set(err, ERR_NO_MEMORY, "no room for features");
     memset(row, 0, n * sizeof *row);
-    const struct draft_features features = {
-        .first = 0, .n = CALIBRATION_TOKENS - 1, .n_columns = n_columns, .dim = dim, .rows = row};
+    features.n = CALIBRATION_TOKENS - 1;
+    features.rows = row;
     return drafter_observe(drafter, &c->seqs[i], &features, err);
 }
 

@@ -171,6 +171,7 @@ static int adopt_group(struct engine *e, struct error *err)
     e->n_places = d->n_slots < e->options.n_sequences ? d->n_slots : e->options.n_sequences;
     atomic_store(&e->options.admission->n_vocab, d->vocab_size);
     drafters_set_vocabulary(e->options.drafters, d->vocab_size);
+    drafters_set_projection(e->options.drafters, &d->projection);
     e->planner_group = *d;
     rc = engine_begin_measuring(e, is_new, err);
 out:
@@ -206,6 +207,14 @@ static void take_conventions(struct engine *e)
     if (o->take_conventions) o->take_conventions(o->conventions_arg, c);
 }
 
+/* Names the features that the draft model reads of the group. */
+static const char *name_features(const struct engine *e)
+{
+    const struct drafter *model = e->options.drafters->model;
+    if (!model || !model->features) return "none";
+    return model->features->projection.key.digest ? "projected" : "plain";
+}
+
 /* Connects to the group that was found for this engine, if there is one. */
 static void keep_connected(struct engine *e)
 {
@@ -224,9 +233,10 @@ static void keep_connected(struct engine *e)
     engine_show_load(e); /* with what was kept of it */
     TRY(groups_hold(groups, seat, d, &err));
     log_line(LOG_LEVEL_INFO, "target_ready",
-             "model=%s ranks=%d arithmetic=%s group=%s context=%d places=%d address=%s", d->model,
-             d->n_ranks, d->arithmetic, d->group, d->context_limit, e->n_places,
-             group.addresses[0]);
+             "model=%s ranks=%d arithmetic=%s group=%s context=%d places=%d features=%s "
+             "address=%s",
+             d->model, d->n_ranks, d->arithmetic, d->group, d->context_limit, e->n_places,
+             name_features(e), group.addresses[0]);
     e->was_connected = true;
     e->is_leaving = false;
     e->refused[0] = '\0';

@@ -90,14 +90,10 @@ void round_show_features(struct round *r, struct round_lane *lane, int first)
     for (int i = 0; rows && i < n; i++) {
         rows[i] = i < n_fed ? i : n_fed + lane->accepted[i - n_fed];
     }
-    bool is_projected = wish->projection.key.digest != 0;
-    const struct draft_features features = {
-        .first = first,
-        .n = n,
-        .n_columns = is_projected ? 1 : feature_wish_columns(wish),
-        .dim = is_projected ? wish->projection.key.width : r->result.feature_dim,
-        .is_projected = is_projected,
-        .rows = rows ? round_features(r, lane, wish, rows, n, &err) : NULL};
+    struct draft_features features = draft_features_of(wish, r->result.feature_dim);
+    features.first = first;
+    features.n = n;
+    features.rows = rows ? round_features(r, lane, wish, rows, n, &err) : NULL;
     if (!rows) error_set(&err, ERR_NO_MEMORY, "no room for %d features", n);
     if (features.rows && !drafter_observe(r->tools->drafters->model, seq, &features, &err)) return;
     log_line(LOG_LEVEL_WARN, "draft_lost", "text=\"%s\"", err.text);

@@ -277,8 +277,12 @@ def near_two(world, heads, made, _):
 
 
 def near_little(world, heads, made, _):
-    """Texts lose their places again and again."""
+    """Texts lose their places again and again, beside a worker that applies the first head's fc."""
     for head in heads:
+        use(world, head)
+        features = "projected" if head == heads[0] else "plain"
+        world.check(f" features={features} " in world.cluster.coordinator.log(),
+                    f"the worker sends {features} features")
         for flags in ([], LITTLE_DRAFT, [*LITTLE_DRAFT, "--trees", "3,2,1"]):
             use(world, head, *flags)
             n = sum(world.texts(name, in_flight=12, n_draft=4).preemptions +
@@ -302,7 +306,7 @@ def main(build, part=""):
     with tempfile.TemporaryDirectory(prefix="outrider-") as folder:
         heads = [bigram_head.write_bigram_head(os.path.join(folder, "bigram")), *TRAINED]
         worlds = ((near_one, "one rank", [], 1), (near_two, "two ranks", ONE_THREAD, 2),
-                  (near_little, "one rank, little KV", SMALL, 1))
+                  (near_little, "one rank, little KV", [*SMALL, "--head", heads[0]], 1))
         calls = [lambda world=world: run_world(report, plain, build, *world, heads, made, folder)
                  for world in worlds if part in world[0].__name__]
         if part in check_other_target.__name__:

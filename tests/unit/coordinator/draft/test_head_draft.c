@@ -3,7 +3,7 @@
  * where others have read the same beginning, each guess is the best of the row that the head
  * computes when it reads the whole text with the target's features, and then the guesses before
  * with its own outputs; or masks, where one pass makes all guesses; or from the last feature
- * alone. */
+ * alone. So it is where the workers have projected the features. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,6 +14,7 @@
 #include "coordinator/schedule/places.h"
 #include "model/checkpoint/head.h"
 #include "model/numerics/numerics.h"
+#include "model/projection.h"
 #include "tests/support/guess_tables.h"
 #include "tests/support/sequence_world.h"
 
@@ -57,6 +58,7 @@ struct world {
     float logits[VOCAB];
     uint16_t output[DIM_MAX];
     int32_t blocks[BLOCKS];
+    struct projection projection; /* of workers with the head; not open: they have none */
 };
 
 static struct world w;
@@ -88,6 +90,31 @@ static uint16_t *features_of(const struct text *text, int first, int n)
         make_feature(rows + (size_t)i * width, first + i, text->tokens[first + i]);
     }
     return rows;
+}
+
+/* Makes of them what workers with the head's fc send. */
+static uint16_t *projected_of(const struct text *text, int first, int n)
+{
+    struct error err;
+    struct kept_features kept = {0};
+    size_t width = (size_t)w.width, dim = (size_t)w.head->entry.feature_dim;
+    const struct feature_wish *wish = w.drafters.model->features;
+    size_t len = (size_t)n * (size_t)wish->projection.key.width;
+    const uint16_t *rows = features_of(text, first, n);
+    uint16_t *out = arena_take(&w.arena, len, sizeof *out);
+    ck_assert_ptr_nonnull(out);
+    CHECK_OK(kept_features_set(&kept, w.backend, wish, n, (int)dim, &err));
+    ck_assert_uint_eq((size_t)feature_wish_columns(&kept.kept) * dim, width);
+    for (int c = 0; c < feature_wish_columns(&kept.kept); c++) {
+        for (int i = 0; i < n; i++) {
+            memcpy(kept_features_column(&kept, c) + (size_t)i * dim,
+                   rows + (size_t)i * width + (size_t)c * dim, dim * sizeof *rows);
+        }
+    }
+    projection_forward(&w.projection, w.backend, &kept, n);
+    memcpy(out, kept_features_column(&kept, feature_wish_columns(&kept.kept)), len * sizeof *out);
+    kept_features_close(&kept, w.backend);
+    return out;
 }
 
 /* ---- by hand ---- */
@@ -227,8 +254,36 @@ static void setup(int head)
     ck_assert_ptr_nonnull(w.drafters.model->features);
 }
 
+/* Lets another group serve, whose workers hold the head's fc, if it has one. */
+static void give_projection(void)
+{
+    struct error err;
+    const struct projection_key key = model_projection(w.model), other = {1, 64};
+    const struct feature_wish *wish = w.drafters.model->features;
+    drafters_set_projection(&w.drafters, &other);
+    ck_assert(wish->projection.key.digest == 0 && !feature_wish_is_empty(wish));
+    ck_assert((key.digest != 0) == w.head->entry.has_fc);
+    drafters_set_projection(&w.drafters, &key);
+    if (!key.digest || checkpoint_head_mask(w.ck)) {
+        ck_assert(wish->projection.key.digest == 0 && !feature_wish_is_empty(wish));
+        return;
+    }
+    CHECK_OK(projection_open(&w.projection, w.ck, w.target, LENGTH, w.backend, &err));
+    ck_assert(wish->projection.key.digest == key.digest && feature_wish_columns(wish) == 0);
+}
+
+/* Lets another group serve, whose workers hold none. */
+static void take_projection(void)
+{
+    const struct projection_key none = {0};
+    drafters_set_projection(&w.drafters, &none);
+    ck_assert(w.drafters.model->features->projection.key.digest == 0);
+    projection_close(&w.projection, w.backend);
+}
+
 static void teardown(void)
 {
+    projection_close(&w.projection, w.backend);
     drafter_close(w.drafters.model);
     block_pool_close(&w.target_pool);
     arena_close(&w.arena);
@@ -269,8 +324,13 @@ static void show(struct text *text, int chunk)
     text->seq->n_tokens = text->n;
     while (text->n_shown < text->n - 1) {
         int n = text->n - 1 - text->n_shown < chunk ? text->n - 1 - text->n_shown : chunk;
-        const struct draft_features features = {
-            .first = text->n_shown, .n = n, .rows = features_of(text, text->n_shown, n)};
+        bool is_projected = w.drafters.model->features->projection.key.digest != 0;
+        const struct draft_features features = {.first = text->n_shown,
+                                                .n = n,
+                                                .is_projected = is_projected,
+                                                .rows = is_projected
+                                                            ? projected_of(text, text->n_shown, n)
+                                                            : features_of(text, text->n_shown, n)};
         CHECK_OK(drafter_observe(w.drafters.model, text->seq, &features, &err));
         text->n_shown += n;
     }
@@ -324,7 +384,8 @@ START_TEST(guesses_are_those_of_a_text_read_at_once)
     static const int stays[] = {0, GUESSES, 1, 2, 0, GUESSES, 3, 1, GUESSES};
     struct text texts[LANES];
     struct guess_tree drafts[LANES];
-    setup(_i);
+    setup(_i % N_HEADS);
+    if (_i >= N_HEADS) give_projection();
     for (int i = 0; i < LANES; i++) {
         fill(&texts[i], i);
         begin(&texts[i], i, FIRST + 9 * i); /* ragged: across the end of a block, too */
@@ -355,7 +416,8 @@ START_TEST(guesses_after_siblings_read_the_outputs_of_their_paths)
 {
     struct text text;
     struct guess_tree draft, plan;
-    setup(_i);
+    setup(_i % N_HEADS);
+    if (_i >= N_HEADS) give_projection();
     growth_plan(GUESSES, NULL, &growth, &plan);
     fill(&text, 3);
     begin(&text, 0, 14);
@@ -394,6 +456,29 @@ START_TEST(equal_beginnings_are_read_once)
     }
     for (int i = 0; i < 3; i++) {
         end(&texts[i]);
+    }
+    teardown();
+}
+END_TEST
+
+/* Asks each group for what it has. */
+START_TEST(groups_with_and_without_the_fc_take_turns)
+{
+    struct text text;
+    struct guess_tree draft;
+    setup(0);
+    for (int turn = 0; turn < 4; turn++) {
+        if (turn % 2 == 1) give_projection();
+        if (turn == 2) take_projection();
+        fill(&text, turn);
+        begin(&text, 0, 23 + turn);
+        show(&text, 7);
+        propose_all(&text, 1, &draft, NULL);
+        check_draft(&text, &draft);
+        accept(&text, &draft, 2);
+        show(&text, 7);
+        end(&text);
+        arena_reset(&w.arena);
     }
     teardown();
 }
@@ -448,6 +533,9 @@ START_TEST(what_does_not_fit_is_refused)
     int dim = w.drafters.model->feature_dim;
     CHECK_OK(drafters_check_target(&w.drafters, 4, dim, &err));
     CHECK_ERR(drafters_check_target(&w.drafters, 2, dim, &err), ERR_UNSUPPORTED, "another target");
+    give_projection(); /* which asks for the same boundaries */
+    CHECK_OK(drafters_check_target(&w.drafters, 4, dim, &err));
+    CHECK_ERR(drafters_check_target(&w.drafters, 2, dim, &err), ERR_UNSUPPORTED, "another target");
     CHECK_ERR(drafters_check_target(&w.drafters, 4, dim + 64, &err), ERR_UNSUPPORTED,
               "another target");
     teardown();
@@ -459,9 +547,11 @@ int main(void)
     Suite *suite = suite_create("head_draft");
     TCase *tcase = tcase_create("head_draft");
     tcase_set_timeout(tcase, 100);
-    tcase_add_loop_test(tcase, guesses_are_those_of_a_text_read_at_once, 0, N_HEADS);
-    tcase_add_loop_test(tcase, guesses_after_siblings_read_the_outputs_of_their_paths, 0, N_HEADS);
+    tcase_add_loop_test(tcase, guesses_are_those_of_a_text_read_at_once, 0, 2 * N_HEADS);
+    tcase_add_loop_test(tcase, guesses_after_siblings_read_the_outputs_of_their_paths, 0,
+                        2 * N_HEADS);
     tcase_add_test(tcase, equal_beginnings_are_read_once);
+    tcase_add_test(tcase, groups_with_and_without_the_fc_take_turns);
     tcase_add_test(tcase, a_text_whose_features_have_not_come_has_no_guesses);
     tcase_add_test(tcase, what_does_not_fit_is_refused);
     suite_add_tcase(suite, tcase);
