@@ -103,8 +103,8 @@ void staged_begin(struct staged *s, enum staged_mode mode, const struct drafters
         .base = {expect, compare, predict}, .reads_all = mode == STAGED_ON, .planner = planner};
     if (mode == STAGED_OFF) return;
     s->finder = drafters_continuation(drafters);
-    /* A row that is read ahead has no feature: that is what the guess before it gives. And a parallel
-     * draft has no pass to save. */
+    /* A row that is read ahead has no feature: that is what the guess before it gives. And a
+     * parallel draft has no pass to save. */
     bool can_read_ahead =
         drafters->model && !drafters->model->features && !drafters->model->is_parallel;
     if (can_read_ahead && s->finder) drafters->model->stage = &s->base;
