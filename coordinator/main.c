@@ -131,9 +131,9 @@ static const struct option_row rows[] = {
              "synthetic:SHAPE,seed=S[,agree=A,draft=1] or none; with ,layers=0-3,12-15 after it "
              "(the target's own folder, for example) only these layers of it"},
     {"head", 0, "FOLDER", FIELD(options.head),
-     .help = "a head drafts instead of a model: the folder, or ORG/NAME, of an EAGLE head, or of a "
-             "model with MTP layers. It guesses from the target's hidden states; --tokenizer "
-             "names the target"},
+     .help = "a head drafts instead of a model: the folder, or ORG/NAME, of an EAGLE or Medusa "
+             "head, or of a model with MTP layers. It guesses from the target's hidden states; "
+             "--tokenizer names the target"},
     {"tokenizer", 0, "FOLDER", FIELD(options.tokenizer),
      .help =
          "tokenizer: a folder, ORG/NAME or a GGUF file; default the draft's; without a draft it "
