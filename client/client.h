@@ -47,6 +47,7 @@ int jobs_main(int argc, char **argv);
 int key_main(int argc, char **argv);
 int link_main(int argc, char **argv);
 int skip_main(int argc, char **argv);
+int heads_main(int argc, char **argv);
 int record_main(int argc, char **argv);
 int replay_main(int argc, char **argv);
 int datastore_main(int argc, char **argv);

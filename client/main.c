@@ -15,16 +15,27 @@ static int help_main(int argc, char **argv);
 static int version_main(int argc, char **argv);
 
 static const struct client_command commands[] = {
-    {"generate", generate_main}, {"score", score_main},
-    {"tokenize", tokenize_main}, {"detokenize", detokenize_main},
-    {"export", export_main},     {"health", health_main},
-    {"describe", describe_main}, {"plan", plan_main},
-    {"count", count_main},       {"bench", bench_main},
-    {"jobs", jobs_main},         {"key", key_main},
-    {"link", link_main},         {"record", record_main}, /* client/record/ */
-    {"replay", replay_main},     {"datastore", datastore_main},
-    {"skip", skip_main},         {"help", help_main},
-    {"version", version_main},   {NULL, NULL},
+    {"generate", generate_main},
+    {"score", score_main},
+    {"tokenize", tokenize_main},
+    {"detokenize", detokenize_main},
+    {"export", export_main},
+    {"health", health_main},
+    {"describe", describe_main},
+    {"plan", plan_main},
+    {"count", count_main},
+    {"bench", bench_main},
+    {"jobs", jobs_main},
+    {"key", key_main},
+    {"link", link_main},
+    {"record", record_main}, /* client/record/ */
+    {"replay", replay_main},
+    {"datastore", datastore_main},
+    {"skip", skip_main},
+    {"heads", heads_main},
+    {"help", help_main},
+    {"version", version_main},
+    {NULL, NULL},
 };
 
 static const char doc[] =
@@ -38,6 +49,7 @@ static const char doc[] =
     "  export      a model, also a synthetic one, as a Hugging Face folder\n"
     "  plan        what speculation is worth at given costs; local\n"
     "  skip        which layers of a model are its best draft; local\n"
+    "  heads       which head or draft is worth most for a target; local\n"
     "  record      texts with the target's features, for training draft models\n"
     "  replay      what guesses found in texts are worth, on recorded texts; local\n"
     "  datastore   make and check files of texts for drafters; local\n"

@@ -50,9 +50,10 @@ outrider_room(client FOLDERS client client/jobs client/plan client/link client/f
   client/record EXCLUDE "/main\\.c$"
   LINK outrider_proto outrider_rpc outrider_speculation outrider_lookup outrider_tokenizer
        outrider_export)
-# The commands that compute with a model.
+# The commands that compute with models.
 outrider_room(skip FOLDERS client/skip LINK outrider_client outrider_model)
 outrider_room(replay FOLDERS client/replay LINK outrider_client outrider_model)
+outrider_room(heads FOLDERS client/heads LINK outrider_client outrider_model)
 
 foreach(program coordinator worker client)
   add_executable(outrider-${program} ${program}/main.c)
@@ -62,7 +63,7 @@ foreach(program coordinator worker client)
 endforeach()
 # main.c opens the world of --target mpi; coordinator_open is given it.
 target_link_libraries(outrider-coordinator PRIVATE outrider_comm_mpi)
-target_link_libraries(outrider-client PRIVATE outrider_skip outrider_replay)
+target_link_libraries(outrider-client PRIVATE outrider_skip outrider_replay outrider_heads)
 set_target_properties(outrider-client PROPERTIES OUTPUT_NAME outrider)
 
 # The ranks of one container; it starts mpirun and needs no library of it.

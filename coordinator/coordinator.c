@@ -471,6 +471,8 @@ static int open_fleet(struct coordinator *c, struct error *err)
         .threshold = c->options.threshold,
         .trees = c->options.trees,
         .tree_rule = c->options.tree_rule,
+        .chat = &c->chat,
+        .head_unchecked = c->options.head_unchecked,
         .pack_cache = c->options.backend.pack_cache,
         .draft = c->options.draft,
         .target_name = c->options.served_name,

@@ -134,6 +134,10 @@ static const struct option_row rows[] = {
      .help = "a head drafts instead of a model: the folder, or ORG/NAME, of an EAGLE or Medusa "
              "head, or of a model with MTP layers. It guesses from the target's hidden states; "
              "--tokenizer names the target"},
+    {"head-unchecked", 0, NULL, FIELD(options.head_unchecked),
+     .help = "the head guesses from the first request on, as its file says or as an earlier start "
+             "has found; otherwise texts of the target first show how its file is meant, and a "
+             "head of whose first guesses fewer than 5 % are right does not guess"},
     {"tokenizer", 0, "FOLDER", FIELD(options.tokenizer),
      .help =
          "tokenizer: a folder, ORG/NAME or a GGUF file; default the draft's; without a draft it "

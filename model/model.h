@@ -32,10 +32,10 @@ struct model_options {
     const int32_t *head_ids;
     int n_head_ids;
 
-    /* A model of the same checkpoint, head and kind of backend, whose weights this one uses too,
-     * maybe on another thread; it must outlive this one. The checkpoint may also be some of its
-     * layers (checkpoint_layer); then this model has no digests and no fingerprint. NULL: the
-     * weights are read. */
+    /* A model of the same checkpoint or another opening of it, head_ids and kind of backend, whose
+     * weights this one uses too, maybe on another thread; it must outlive this one. The checkpoint
+     * may also be some of its layers (checkpoint_layer); then this model has no digests and no
+     * fingerprint. NULL: the weights are read. */
     const struct model *like;
 
     /* A head whose fc this model applies to its features for those who wish so (struct

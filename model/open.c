@@ -114,7 +114,8 @@ static int take_head(struct model *m, struct error *err)
     const struct head_config *head = checkpoint_head(m->ck);
     int rc = 0;
     if (!head) return 0;
-    if (m->comm->size > 1 || m->options.head_ids || m->options.like) {
+    const struct model *like = m->options.like;
+    if (m->comm->size > 1 || m->options.head_ids || (like && !checkpoint_head(like->ck))) {
         return error_set(err, ERR_ARGUMENT,
                          "%s is a head, which runs on one rank, with its own ids and weights",
                          checkpoint_name(m->ck));

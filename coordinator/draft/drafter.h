@@ -18,6 +18,8 @@
 
 struct block_pool;      /* coordinator/kv/blocks.h */
 struct drafter_options; /* coordinator/draft/options.h */
+struct head_proof;      /* model/head_proof.h */
+struct head_trial;      /* model/head_table.h */
 struct lookup_ops;      /* coordinator/draft/lookup.h */
 struct sequence;        /* coordinator/sequence/sequence.h */
 
@@ -168,6 +170,9 @@ struct drafter {
      * knows already (begin). */
     const struct feature_wish *features;
     int feature_dim; /* elements of each */
+    /* The folder of a head that must prove itself before it guesses (open_proof); NULL: there is
+     * nothing to prove. */
+    const char *head_folder;
     /* Lent by the owner, and not to a parallel one; NULL: each guess takes a pass of its own. */
     struct draft_stage *stage;
 };
@@ -187,6 +192,13 @@ struct model_draft_extra_ops {
      * sequence has a place: `features` of struct drafter is what such workers are asked for from
      * now on. */
     void (*set_projection)(struct drafter *drafter, const struct projection_key *held);
+    /* Opens what tries the readings of the head's features with a target of n_layers, on texts of
+     * up to n_tokens_max; the caller closes it, and before the drafter. Both are set where
+     * head_folder of struct drafter is. Errors: those of head_proof_open. */
+    int (*open_proof)(struct drafter *drafter, int n_layers, int n_tokens_max,
+                      struct head_proof **proof, struct error *err);
+    /* The head reads its features so from now on; no text has a place. Errors: those of opening. */
+    int (*take_reading)(struct drafter *drafter, const struct head_trial *trial, struct error *err);
 
     /* Compute threads that are worth it, 1 .. n_cores. NULL: one. Errors: those of opening. */
     int (*count_threads)(const struct drafter_options *options, int n_cores, int *n_threads,
@@ -283,6 +295,10 @@ int drafter_read(struct drafter *drafter, const struct draft_reading *readings, 
 void drafter_commit(struct drafter *drafter, struct sequence *seq);
 int drafter_observe(struct drafter *drafter, struct sequence *seq,
                     const struct draft_features *features, struct error *err);
+int drafter_open_proof(struct drafter *drafter, int n_layers, int n_tokens_max,
+                       struct head_proof **proof, struct error *err);
+int drafter_take_reading(struct drafter *drafter, const struct head_trial *trial,
+                         struct error *err);
 
 /* Values of struct drafter. */
 int drafter_limit(const struct drafter *drafter);

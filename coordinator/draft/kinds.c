@@ -124,6 +124,17 @@ int drafter_observe(struct drafter *d, struct sequence *seq, const struct draft_
     return d->row->model->extra.observe(d, seq, features, err);
 }
 
+int drafter_open_proof(struct drafter *d, int n_layers, int n_tokens_max, struct head_proof **proof,
+                       struct error *err)
+{
+    return d->row->model->extra.open_proof(d, n_layers, n_tokens_max, proof, err);
+}
+
+int drafter_take_reading(struct drafter *d, const struct head_trial *trial, struct error *err)
+{
+    return d->row->model->extra.take_reading(d, trial, err);
+}
+
 int drafter_limit(const struct drafter *d)
 {
     return d->limit;

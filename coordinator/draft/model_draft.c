@@ -88,6 +88,24 @@ out:
     return rc;
 }
 
+int model_draft_open_model(struct model_draft *d, const struct checkpoint *ck,
+                           const struct model *like, struct model **model, struct error *err)
+{
+    const struct drafter_options *options = &d->options;
+    const struct model_options mo = {
+        .n_kv_blocks =
+            d->n_places ? 0 : (options->kv_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS,
+        .max_tokens = STEP_TOKENS,
+        .max_rows = d->n_rows_max,
+        .max_lanes = options->n_sequences,
+        .n_vocab = d->n_vocab,
+        .head_ids = d->head_ids,
+        .n_head_ids = d->head_ids ? d->base.n_choices : 0,
+        .like = like,
+    };
+    return model_open(model, ck, comm_single(), d->backend, &mo, err);
+}
+
 int model_draft_start(struct model_draft *d, const struct tokenizer *tok, struct error *err)
 {
     const struct drafter_options *options = &d->options;
@@ -95,24 +113,14 @@ int model_draft_start(struct model_draft *d, const struct tokenizer *tok, struct
     int rc = 0;
     show_remarks(d);
     TRY(choose_vocabulary(d, tok, err));
-    struct model_options mo = {
-        .n_kv_blocks = (options->kv_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS,
-        .max_tokens = STEP_TOKENS,
-        .max_rows = least(1 + SIBLINGS_MAX + options->n_sequences * DRAFT_MAX, STEP_ROWS),
-        .max_lanes = options->n_sequences,
-        .n_vocab = d->n_vocab,
-        .head_ids = d->head_ids,
-        .n_head_ids = d->head_ids ? d->base.n_choices : 0,
-    };
-    if (options->like) mo.like = ((const struct model_draft *)options->like)->model;
-    d->n_rows_max = mo.max_rows;
+    int n_kv_blocks = (options->kv_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
+    d->n_rows_max = least(1 + SIBLINGS_MAX + options->n_sequences * DRAFT_MAX, STEP_ROWS);
     if (d->n_places) {
-        mo.n_kv_blocks = 0;
         d->base.limit = INT_MAX;
     } else {
-        TRY(open_blocks(d, mo.n_kv_blocks, err));
+        TRY(open_blocks(d, n_kv_blocks, err));
         d->base.pool = &d->pool;
-        d->base.limit = mo.n_kv_blocks * KV_BLOCK_TOKENS + d->shift;
+        d->base.limit = n_kv_blocks * KV_BLOCK_TOKENS + d->shift;
     }
     /* Published heads were trained on short texts, and their config says so; they go on after. */
     if (!d->inputs) d->base.limit = least(cfg->max_positions, d->base.limit);
@@ -128,7 +136,8 @@ int model_draft_start(struct model_draft *d, const struct tokenizer *tok, struct
     TRY(backend_open(&d->backend, &d->options.backend, err));
     d->base.kernels = d->backend->ops->kernels(d->backend);
     d->base.kernels_reason = d->backend->kernels_reason;
-    TRY(model_open(&d->model, d->checkpoint, comm_single(), d->backend, &mo, err));
+    const struct model_draft *like = (const struct model_draft *)options->like;
+    TRY(model_draft_open_model(d, d->checkpoint, like ? like->model : NULL, &d->model, err));
 out:
     return rc;
 }
@@ -154,9 +163,11 @@ out:
 void model_draft_close(struct drafter *drafter)
 {
     struct model_draft *d = model_draft(drafter);
-    model_close(d->model);
+    if (d->lender) model_close(d->model); /* its weights are the lender's */
+    model_close(d->lender ? d->lender : d->model);
     if (d->backend) d->backend->ops->close(d->backend);
     checkpoint_close(d->checkpoint);
+    checkpoint_close(d->lender_checkpoint);
     checkpoint_close(d->target);
     draft_inputs_close(d->inputs);
     for (int i = 0; d->tables && i < d->options.n_sequences; i++) {

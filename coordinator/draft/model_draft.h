@@ -25,7 +25,11 @@ struct model_draft {
     struct checkpoint *checkpoint;
     struct checkpoint *target;   /* of a head, which may be lent tensors of it; otherwise NULL */
     struct draft_inputs *inputs; /* NULL: it reads tokens alone */
-    int shift;                   /* tokens of a text that have no row: 1 of a head, otherwise 0 */
+    /* The head as it was opened, where its proof has found another norm_before_residual: its
+     * weights are used, also by others (`like`). Otherwise NULL. */
+    struct model *lender;
+    struct checkpoint *lender_checkpoint;
+    int shift; /* tokens of a text that have no row: 1 of a head, otherwise 0 */
     struct backend *backend;
     struct model *model;
     struct block_pool pool;
@@ -94,6 +98,11 @@ static inline struct model_draft *model_draft(struct drafter *drafter)
 /* An open draft without its model: what the options say of all of them. */
 int model_draft_new(struct model_draft **draft, const struct drafter_options *options,
                     struct error *err);
+/* Opens a model of the checkpoint on the backend; a part of model_draft_start. like: as in struct
+ * model_options. Errors: those of model_open. */
+int model_draft_open_model(struct model_draft *d, const struct checkpoint *ck,
+                           const struct model *like, struct model **model, struct error *err);
+
 /* Opens the model of d->checkpoint, and what is needed to guess with it. */
 int model_draft_start(struct model_draft *d, const struct tokenizer *tok, struct error *err);
 /* The number of threads that are worth it for weights of so many bytes. */

@@ -9,6 +9,7 @@
 #include "coordinator/draft/model_draft_inputs.h"
 #include "model/checkpoint/head.h"
 #include "model/checkpoint/head_readings.h"
+#include "model/head_proof.h"
 #include "model/head_wish.h"
 
 enum {
@@ -22,6 +23,19 @@ enum {
 static const char *folder_of(const struct drafter_options *options)
 {
     return strchr(options->name, ':') + 1;
+}
+
+/* A file that should say norm_before_residual and does not is opened with either value: the head's
+ * proof finds out which is right. target: NULL = it lends nothing. */
+static int open_head(struct checkpoint **ck, const char *folder, const struct checkpoint *target,
+                     struct error *err)
+{
+    struct head_options options = {.target = target};
+    struct error again;
+    int rc = checkpoint_open_head(ck, folder, &options, err);
+    if (rc != ERR_UNSUPPORTED || !checkpoint_is_head_folder(folder)) return rc;
+    options.norm_before_residual = HEAD_NO;
+    return checkpoint_open_head(ck, folder, &options, &again) ? rc : 0;
 }
 
 /* Opens the head with what its target lends it. */
@@ -43,8 +57,7 @@ static int open_checkpoints(struct model_draft *d, struct error *err)
                          options->vocabulary, folder);
     }
     TRY(checkpoint_open(&d->target, options->target, err));
-    const struct head_options head = {.target = d->target};
-    TRY(checkpoint_open_head(&d->checkpoint, folder, &head, err));
+    TRY(open_head(&d->checkpoint, folder, d->target, err));
     TRY(checkpoint_demand_target(d->checkpoint, err));
     if (checkpoint_head(d->checkpoint)->block.size > 0) {
         rc = error_set(err, ERR_UNSUPPORTED,
@@ -56,18 +69,32 @@ out:
     return rc;
 }
 
-/* Chooses what the head means by its features. */
-static int open_inputs(struct model_draft *d, struct error *err)
+/* Sets what the head means by its features from now on. */
+static int set_inputs(struct model_draft *d, const struct head_reading *reading, struct error *err)
 {
     const struct head_config *head = checkpoint_head(d->checkpoint);
+    struct draft_inputs *inputs;
+    int rc = 0;
+    TRY(draft_inputs_open(&inputs, reading, head->entry.feature_dim,
+                          checkpoint_config(d->checkpoint)->dim, d->options.n_sequences, err));
+    draft_inputs_close(d->inputs);
+    d->inputs = inputs;
+    d->base.features = &inputs->wish;
+    d->base.feature_dim = head->entry.feature_dim;
+out:
+    return rc;
+}
+
+/* Begins with what the head's file says; its proof may choose another reading. */
+static int open_inputs(struct model_draft *d, struct error *err)
+{
     struct head_reading readings[HEAD_READINGS_MAX];
     int rc = 0, n;
-    TRY(head_readings(head, checkpoint_config(d->target)->n_layers, readings, &n, err));
-    TRY(draft_inputs_open(&d->inputs, &readings[0], head->entry.feature_dim,
-                          checkpoint_config(d->checkpoint)->dim, d->options.n_sequences, err));
-    d->base.features = &d->inputs->wish;
-    d->base.feature_dim = head->entry.feature_dim;
+    TRY(head_readings(checkpoint_head(d->checkpoint), checkpoint_config(d->target)->n_layers,
+                      readings, &n, err));
+    TRY(set_inputs(d, &readings[0], err));
     d->shift = 1;
+    d->base.head_folder = folder_of(&d->options);
 out:
     return rc;
 }
@@ -98,13 +125,75 @@ static int head_draft_count_threads(const struct drafter_options *options, int n
     int rc = 0;
     *n_threads = 1; /* feeds a GPU */
     if (strcmp(options->backend.device, "cpu") != 0) return 0;
-    TRY(checkpoint_open_head(&ck, folder_of(options), NULL, err));
+    TRY(open_head(&ck, folder_of(options), NULL, err));
     const struct head_config *head = checkpoint_head(ck);
     struct model_config cfg = *checkpoint_config(ck);
     cfg.vocab_size = head->n_columns;
     *n_threads = model_draft_threads(model_draft_weight_bytes(&cfg), n_cores);
 out:
     checkpoint_close(ck);
+    return rc;
+}
+
+/* ---- the proof ---- */
+
+static int head_draft_open_proof(struct drafter *drafter, int n_layers, int n_tokens_max,
+                                 struct head_proof **proof, struct error *err)
+{
+    struct model_draft *d = model_draft(drafter);
+    struct head_proof_options options = {.folder = d->base.head_folder,
+                                         .head = {.target = d->target},
+                                         .n_layers = n_layers,
+                                         .backend = d->options.backend,
+                                         .like = d->model,
+                                         .n_tokens_max = n_tokens_max,
+                                         .every = 1};
+    options.backend.cpus = NULL; /* they are the draft's */
+    return head_proof_open(proof, &options, err);
+}
+
+/* The head with another value of norm_before_residual. What it was opened as lends it its weights,
+ * and goes back to where it was when that is taken again. */
+static int reopen(struct model_draft *d, bool keeps_normed, struct error *err)
+{
+    const struct head_options head = {.target = d->target,
+                                      .norm_before_residual = keeps_normed ? HEAD_YES : HEAD_NO};
+    struct checkpoint *ck = NULL;
+    struct model *model = NULL;
+    int rc = 0;
+    if (d->lender) {
+        model_close(d->model);
+        checkpoint_close(d->checkpoint);
+        d->model = d->lender;
+        d->checkpoint = d->lender_checkpoint;
+        d->lender = NULL;
+        d->lender_checkpoint = NULL;
+        return 0;
+    }
+    TRY(checkpoint_open_head(&ck, d->base.head_folder, &head, err));
+    TRY(model_draft_open_model(d, ck, d->model, &model, err));
+    TRY(model_keep_output(model, err));
+    d->lender = d->model;
+    d->lender_checkpoint = d->checkpoint;
+    d->model = model;
+    d->checkpoint = ck;
+    return 0;
+out:
+    model_close(model);
+    checkpoint_close(ck);
+    return rc;
+}
+
+static int head_draft_take_reading(struct drafter *drafter, const struct head_trial *trial,
+                                   struct error *err)
+{
+    struct model_draft *d = model_draft(drafter);
+    int rc = 0;
+    if (checkpoint_head(d->checkpoint)->entry.keeps_normed != trial->keeps_normed) {
+        TRY(reopen(d, trial->keeps_normed, err));
+    }
+    TRY(set_inputs(d, &trial->reading, err));
+out:
     return rc;
 }
 
@@ -194,5 +283,7 @@ const struct model_draft_ops head_draft_ops = {
     .commit = head_draft_commit,
     .extra = {.observe = head_draft_observe,
               .set_projection = head_draft_set_projection,
+              .open_proof = head_draft_open_proof,
+              .take_reading = head_draft_take_reading,
               .count_threads = head_draft_count_threads},
 };

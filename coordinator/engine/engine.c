@@ -33,6 +33,7 @@ static int open_round(struct engine *e, struct error *err)
         .scheduler = &e->scheduler,
         .tok = e->options.tok,
         .signals = e->options.signals,
+        .watches = e->watches,
         .flush_answers = e->options.flush_answers,
         .flush_arg = e->options.flush_arg,
     };
@@ -65,6 +66,10 @@ int engine_open(struct engine **engine, const struct engine_options *options, st
     TRY(mem_array(&e, 1, sizeof *e, err));
     e->options = *options;
     e->start_us = clock_now_us();
+    if (options->drafters->model && options->drafters->model->head_folder) {
+        e->head = options->drafters->model;
+        options->drafters->model = NULL;
+    }
     /* Every job may come back as all of its sequences, once they have had a place. */
     const struct waiting_options waiting = {
         .capacity = options->queue_capacity,
@@ -105,8 +110,8 @@ void engine_close(struct engine *e)
         sequence_close(seq);
     }
     waiting_close(e->waiting);
-    block_pool_close(&e->target_pool);
     engine_end_measuring(e);
+    block_pool_close(&e->target_pool);
     round_close(e->round);
     buffer_free(&e->buffer);
     free(e);
@@ -121,8 +126,9 @@ static bool adopt_planner(struct engine *e, const struct target_description *d)
     bool is_same = old->model_fingerprint == d->model_fingerprint && old->n_ranks == d->n_ranks &&
                    old->n_threads == d->n_threads && strcmp(old->arithmetic, d->arithmetic) == 0 &&
                    strcmp(old->kernels, d->kernels) == 0;
-    const struct drafter *model = e->options.drafters->model;
+    const struct drafter *model = e->head ? e->head : e->options.drafters->model;
     if (!is_same) e->planner = (struct planner){.is_parallel = model && model->is_parallel};
+    if (!is_same) memset(e->watches, 0, sizeof e->watches);
     return !is_same;
 }
 
@@ -161,7 +167,8 @@ static int adopt_group(struct engine *e, struct error *err)
     const struct target_description *d = engine_group(e);
     int rc = 0;
     check_waiting(e, d);
-    TRY(drafters_check_target(e->options.drafters, d->n_layers, d->dim, err));
+    const struct drafters of_head = {.model = e->head};
+    TRY(drafters_check_target(e->head ? &of_head : e->options.drafters, d->n_layers, d->dim, err));
     TRY(name_group(e, d, err));
     bool is_new = adopt_planner(e, d);
     block_pool_close(&e->target_pool);
@@ -173,6 +180,7 @@ static int adopt_group(struct engine *e, struct error *err)
     drafters_set_vocabulary(e->options.drafters, d->vocab_size);
     drafters_set_projection(e->options.drafters, &d->projection);
     e->planner_group = *d;
+    TRY(engine_begin_proof(e, err));
     rc = engine_begin_measuring(e, is_new, err);
 out:
     return rc;

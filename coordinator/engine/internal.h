@@ -3,6 +3,8 @@
 
 #include "coordinator/engine/calibration.h"
 #include "coordinator/engine/options.h"
+#include "coordinator/engine/proof_file.h"
+#include "coordinator/engine/proving.h"
 #include "coordinator/engine/times_file.h"
 #include "coordinator/engine/waiting.h"
 #include "coordinator/round/round.h"
@@ -25,10 +27,18 @@ struct engine {
     int64_t blocked_room;                   /* ... when so many blocks were left for it */
     struct planner planner;                 /* of the draft and the group in planner_group */
     struct target_description planner_group;
-    struct sampling_defaults sampling; /* of the group's folder */
+    struct acceptance_watch watches[N_DRAFTERS]; /* of the same */
+    struct sampling_defaults sampling;           /* of the group's folder */
     bool is_measured; /* the planner has times of that pair, and no size lacked free blocks */
     struct calibration *calibration; /* that is going on; NULL: none */
     struct times_file times_file;    /* where the planner's tables are kept; path "" = nowhere */
+    struct drafter *head;         /* that must prove itself: drafters->model is NULL until it has;
+                                    NULL: there is none */
+    struct head_proof *proof;     /* that is going on, ... */
+    struct proving *proving;      /* ... and its texts; NULL: none is */
+    struct proof_file proof_file; /* where its result is kept; path "" = nowhere */
+    struct head_table proven;     /* of the target in proven_by; n_trials = 0: of none */
+    uint64_t proven_by;
     int64_t start_us;
     int64_t drain_until_us; /* 0 = it does not drain */
     int64_t next_drop_us, lost_us;
@@ -76,6 +86,18 @@ int engine_measure(struct engine *e, struct error *err);
 /* Writes the planner's tables to the disk, if they are kept there. Times of a pair of which not all
  * is measured are not kept, because the next start would take them for all of it. */
 void engine_keep_times(const struct engine *e);
+
+/* ---- prove.c ---- */
+
+/* The group was just connected. A head that guesses for it must have proven itself with this
+ * target: in this process, or in an earlier start that has kept what was shown. Otherwise it proves
+ * itself between requests, and until it has there is no draft model. Errors: ERR_NO_MEMORY. */
+int engine_begin_proof(struct engine *e, struct error *err);
+/* Gives up a proof that is going on. */
+void engine_end_proof(struct engine *e);
+/* Goes on with it. *is_new: it is over, and the head has become the draft model. Errors: the group
+ * is lost. */
+int engine_prove(struct engine *e, bool *is_new, struct error *err);
 
 /* ---- look.c ---- */
 

@@ -56,6 +56,7 @@ int engine_begin_measuring(struct engine *e, bool is_new, struct error *err)
 
 void engine_end_measuring(struct engine *e)
 {
+    engine_end_proof(e);
     calibration_close(e->calibration);
     e->calibration = NULL;
 }
@@ -64,7 +65,8 @@ static bool can_measure(struct engine *e)
 {
     bool has_work = e->n_active > 0 || waiting_count(e->waiting) > 0;
     if (has_work) engine_served(e);
-    return e->calibration && !has_work && !e->is_leaving &&
+    if (has_work) proving_rest(e->proving);
+    return (e->calibration || e->proving) && !has_work && !e->is_leaving &&
            target_is_connected(e->options.target) && !groups_are_shut(e->options.groups);
 }
 
@@ -98,10 +100,20 @@ static int measure_next(struct engine *e, struct error *err)
     return 0;
 }
 
+/* Goes on with the proof of a head. When the head guesses, the pair is a new one. */
+static int prove_next(struct engine *e, struct error *err)
+{
+    bool is_new;
+    int rc = engine_prove(e, &is_new, err);
+    if (rc || !is_new) return rc;
+    engine_end_measuring(e);
+    return engine_begin_measuring(e, true, err);
+}
+
 int engine_measure(struct engine *e, struct error *err)
 {
     if (!can_measure(e) || clock_now_us() - e->served_us < CALM_US) return 0;
-    int rc = measure_next(e, err);
+    int rc = e->proving ? prove_next(e, err) : measure_next(e, err);
     if (rc && target_is_connected(e->options.target)) { /* rounds will tell what they take */
         log_line(LOG_LEVEL_WARN, "not_measured", "text=\"%s\"", err->text);
         engine_end_measuring(e);

@@ -9,6 +9,7 @@
 #include "coordinator/engine/served_tokens.h"
 #include "coordinator/job/admission.h"
 #include "coordinator/job/groups.h"
+#include "coordinator/job/served_chat.h"
 #include "coordinator/signals/reporter.h"
 
 enum { ENGINE_SEQUENCES_DEFAULT = 64 };
@@ -46,6 +47,8 @@ struct engine_options {
     float threshold;
     struct trees trees;                /* of guesses of the planner */
     const struct tree_rule *tree_rule; /* of requests that name none; NULL = auto */
+    struct served_chat *chat;          /* for prompts of a head's proof; NULL = none */
+    bool head_unchecked;               /* a head guesses at once, without a proof */
     const char *pack_cache;  /* where measured times are kept: NULL or "off", "auto", a folder */
     const char *draft;       /* as --draft names it */
     const char *target_name; /* what clients are told; NULL = as the target names itself */

@@ -24,7 +24,8 @@ int times_file_find(struct times_file *file, const char *folder, const char *dra
     /* Without a folder of its own: no draft model is no folder either. */
     bool is_synthetic = strncmp(draft, "synthetic:", 10) == 0 || strcmp(draft, "none") == 0;
     int rc = 0;
-    TRY(layers_strip(&model, draft, err));
+    const char *name = strncmp(draft, "head:", 5) == 0 ? draft + 5 : draft;
+    TRY(layers_strip(&model, name, err));
     TRY(pack_folder_find(found, folder, model, is_synthetic, err));
     /* A long name is cut, and the hash of all of it tells names apart that differ after the cut. */
     uint64_t whole = strlen(draft) > 200 ? XXH3_64bits(draft, strlen(draft)) : 0;

@@ -122,6 +122,23 @@ static void learn_lane(struct planner *planner, const struct round_lane *lane)
     learn_found(planner, lane);
 }
 
+/* Watches whether the draft model's guesses stay as often as before. */
+static void watch(const struct round *r, const struct round_lane *lane)
+{
+    const struct drafter *model = r->tools->drafters->model;
+    const struct sequence *seq = lane->seq;
+    if (!r->tools->watches || !model) return;
+    bool is_own = !round_is_found(lane) && !lane->draft.is_independent;
+    int k = is_own ? round_n_own(lane) : 0;
+    const struct acceptance_lane watched = {.k = k,
+                                            .n_accepted = least(lane->path.n_chain, k),
+                                            .temperature = seq->sampling.temperature,
+                                            .n_prompt = seq->n_prompt,
+                                            .is_first = seq->counters.drafted ==
+                                                        (uint32_t)lane->draft.n_chain};
+    acceptance_watch_note(&r->tools->watches[drafter_number(model)], model->row->name, &watched);
+}
+
 /* Counts where the round's time went, and the size of its step. */
 static void record(struct round *r)
 {
@@ -184,5 +201,6 @@ void round_learn(struct round *r)
         const struct round_lane *lane = &r->lanes[i];
         if (!lane->is_committed) continue;
         learn_lane(r->tools->planner, lane);
+        watch(r, lane);
     }
 }

@@ -3,6 +3,7 @@
 
 #include "coordinator/draft/appended.h"
 #include "coordinator/schedule/scheduler.h"
+#include "coordinator/signals/acceptance_watch.h"
 #include "coordinator/signals/signals.h"
 
 /* All lent. */
@@ -15,6 +16,7 @@ struct round_tools {
     struct scheduler *scheduler;
     const struct tokenizer *tok;
     struct signals *signals;
+    struct acceptance_watch *watches; /* [N_DRAFTERS] of draft models; NULL: nobody watches */
     /* As in struct engine_options: called before the draft works, and once a step is on its way. */
     void (*flush_answers)(void *arg, bool has_time);
     void *flush_arg;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client,worker beside=yes timeout=120
+# ctest: labels=full libs=worker beside=yes timeout=120
 """`outrider skip` finds the core of a synthetic target, whose agreement is known, and what it
 prints can be given to a coordinator, whose texts are then the plain ones.
 Usage: test_skip.py BUILD_FOLDER"""
