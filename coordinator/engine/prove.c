@@ -16,7 +16,9 @@ static void use_model(struct engine *e, struct drafter *model)
     appended_begin(&e->appended, e->options.lookup_append, e->options.drafters, &e->planner);
     e->scheduler.append_max = e->appended.finder ? PLANNER_APPEND_MAX : 0;
     memset(e->watches, 0, sizeof e->watches);
-    if (model) drafter_set_vocabulary(model, engine_group(e)->vocab_size);
+    if (!model) return;
+    drafter_set_vocabulary(model, engine_group(e)->vocab_size);
+    drafters_set_projection(e->options.drafters, &engine_group(e)->projection);
 }
 
 static void log_table(const struct engine *e, const struct head_table *table)
