@@ -68,8 +68,8 @@ START_TEST(options_override_the_shape)
     ck_assert_str_eq(checkpoint_config(ck)->architecture, "LlamaForCausalLM");
     ck_assert_int_eq(checkpoint_config(ck)->ends.n, 0); /* id 2 is gone */
     ck_assert_int_eq(checkpoint_config(ck)->bos_id, 1);
-    find(ck, "model.layers.1.self_attn.o_proj.bias", 1, 64);
-    find(ck, "model.layers.1.mlp.down_proj.bias", 1, 64);
+    find(ck, "model.layers.1.self_attn.o_proj.bias", 1, 32);
+    find(ck, "model.layers.1.mlp.down_proj.bias", 1, 32);
     checkpoint_close(ck);
 }
 END_TEST
