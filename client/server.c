@@ -130,7 +130,7 @@ out:
 
 void server_explain(const struct server *server, struct error *err)
 {
-    if (err->code == ERR_UNSUPPORTED) {
+    if (err->code == ERR_UNSUPPORTED && !strstr(err->text, "--serve-features")) {
         error_wrap(err, "%.160s does not answer as a coordinator of this version", server->address);
     }
     if (err->code == ERR_UNAUTHENTICATED && strstr(err->text, "API key") && !server->has_key) {

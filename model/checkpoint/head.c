@@ -261,7 +261,9 @@ static int settle_format(struct opening *o, struct error *err)
     if (o->head->format == HEAD_BLOCK) return settle_block(o, err);
     if (is_eagle3) return settle_eagle3(o, err);
     if (tensor_of(o, HEAD_JOIN)) return settle_joined(o, err);
-    return error_set(err, ERR_UNSUPPORTED, "%s has neither %s nor %s, so it is a model and no head",
+    return error_set(err, ERR_UNSUPPORTED,
+                     "%s has neither %s nor %s, so it is a model and no head: a model drafts with "
+                     "--draft, and one that brings a head has MTP layers",
                      o->ck->name, o->head->names[HEAD_FC], o->head->names[HEAD_FEATURE_NORM]);
 }
 
@@ -304,7 +306,9 @@ static int check_target(struct opening *o, struct error *err)
     o->ck->lender = target;
     if (!target) return 0;
     if (target->cfg.dim != head->entry.feature_dim) {
-        return error_set(err, ERR_FORMAT, "%s reads features of width %d, but %s has the width %d",
+        return error_set(err, ERR_FORMAT,
+                         "%s reads features of width %d, but %s has the width %d: it is a head of "
+                         "another model",
                          o->ck->name, head->entry.feature_dim, target->name, target->cfg.dim);
     }
     if (target->cfg.vocab_size != cfg->vocab_size) {

@@ -4,9 +4,9 @@ A text of N tokens has features of its tokens 0 .. N - 2. Every head guesses at 
 feature of position i and knows the tokens up to i + 1, and its guess k, counted from 0, is of the
 token i + 2 + k, whose distribution p the target gives after the token i + 1 + k."""
 import dataclasses
+import hashlib
 import pathlib
 import random
-import zlib
 
 import safetensors
 import torch
@@ -35,6 +35,12 @@ class Batch:
         return torch.nn.functional.pad(self.tokens, (0, distance))[:, distance:]
 
 
+def is_held_out(name, held_out):
+    """True of one name in `held_out`, whatever the names have in common."""
+    digest = hashlib.sha256(name.encode()).digest()
+    return int.from_bytes(digest[:8], "big") % held_out == 0
+
+
 class Recordings:
     """The texts of folders. One of about every `held_out` is never trained on: its path decides, so
     that it stays so when recordings are added."""
@@ -42,8 +48,9 @@ class Recordings:
     def __init__(self, folders, held_out):
         paths = sorted(path for folder in folders
                        for path in pathlib.Path(folder).glob("*.safetensors"))
-        is_held = [zlib.crc32("/".join(path.parts[-2:]).encode()) % held_out == 0
-                   for path in paths]
+        is_held = [is_held_out("/".join(path.parts[-2:]), held_out) for path in paths]
+        if paths and not any(is_held):
+            is_held[0] = True  # few recordings, of which none was to be
         self.held_out = [path for path, held in zip(paths, is_held) if held]
         self.train = [path for path, held in zip(paths, is_held) if not held]
         if not self.train or not self.held_out:
