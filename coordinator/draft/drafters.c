@@ -90,7 +90,8 @@ void drafters_close(struct drafters *d)
 
 const struct feature_wish *drafters_features(const struct drafters *d, const struct sequence *seq)
 {
-    bool may_guess = d->model && !seq->is_score && seq->n_draft > 0 && !seq->lost_draft;
+    bool may_guess = d->model && !seq->is_score && seq->n_draft > 0 && !seq->lost_draft &&
+                     seq->n_tokens < drafter_limit(d->model);
     return may_guess ? d->model->features : NULL;
 }
 

@@ -15,7 +15,8 @@
 enum {
     /* Features of a text that wait to be read: more of them are read at once, so that those of a
      * text which has no guesses for long take no memory. */
-    WAITING_MAX = 1024
+    WAITING_MAX = 1024,
+    READ_PART = 128
 };
 
 /* ---- opening ---- */
@@ -219,22 +220,33 @@ static int head_draft_observe(struct drafter *drafter, struct sequence *seq,
     if (d->n_places) goto out;
     int n_waiting = draft_inputs_end(d->inputs, seq->slot) - needed;
     if (n_waiting <= WAITING_MAX) return 0;
-    const struct draft_reading reading = {seq, n_waiting};
+    /* In parts, so that no round waits long for it. */
+    int n_read = n_waiting - WAITING_MAX > READ_PART ? n_waiting - WAITING_MAX : READ_PART;
+    const struct draft_reading reading = {seq, n_read};
     rc = model_draft_read(drafter, &reading, 1, err);
-    if (rc == ERR_EXHAUSTED) rc = 0; /* others have the KV: they wait on */
+    /* Others have the KV. A text with a K of its own waits on, because its guesses must not depend
+     * on company; it is at most as long as the KV. Another one goes on plain, so that features that
+     * wait take no memory without bound. */
+    if (rc == ERR_EXHAUSTED && seq->planner_state.strategy != STRATEGY_PLANNED) rc = 0;
 out:
     return rc;
 }
 
 /* ---- heads of places: nothing is read, and there is no KV ---- */
 
-/* As if all tokens but the last had been read: so the target computes the feature of the one before
- * it, from which the guesses are made, also where others have computed all of the text. */
+/* As if all tokens but the last had been read; or but the last two, until the target has computed
+ * the first of them: so it computes that one's feature, from which the guesses are made, also where
+ * others have computed all of the text. */
+static int read_by_places(const struct sequence *seq)
+{
+    int n = seq->n_tokens - (seq->n_target_kv < seq->n_tokens - 1 ? 2 : 1);
+    return n > 0 ? n : 0;
+}
 
 static void head_draft_begin(struct drafter *drafter, struct sequence *seq)
 {
     if (model_draft(drafter)->n_places) {
-        seq->n_draft_kv = seq->n_tokens - 1;
+        seq->n_draft_kv = read_by_places(seq);
     } else {
         model_draft_begin(drafter, seq);
     }
@@ -265,7 +277,7 @@ static int head_draft_reserve(struct drafter *drafter, struct sequence *seq, int
 static void head_draft_commit(struct drafter *drafter, struct sequence *seq)
 {
     if (model_draft(drafter)->n_places) {
-        seq->n_draft_kv = seq->n_tokens - 1;
+        seq->n_draft_kv = read_by_places(seq);
     } else {
         model_draft_commit(drafter, seq);
     }

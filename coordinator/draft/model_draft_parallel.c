@@ -65,7 +65,7 @@ static int count_places(const struct draft_lane *lane)
  * that, and are left out where there are no blocks. */
 static int add_masks(struct model_draft *d, struct feeding *feeding)
 {
-    const struct draft_lane *lane = feeding->lane;
+    struct draft_lane *lane = feeding->lane;
     struct sequence *seq = lane->seq;
     struct block_table *table = &d->tables[seq->slot];
     struct error err;
@@ -74,9 +74,13 @@ static int add_masks(struct model_draft *d, struct feeding *feeding)
         n = least(n_wanted[i] - lane->draft->n_chain, d->n_rows_max) - 1;
         if (n > 0 && block_table_reach(table, &d->pool, feeding->end + n - d->shift, &err)) n = 0;
     }
-    if (n <= 0) return 0;
-    if (d->mask_features &&
+    if (n > 0 && d->mask_features &&
         draft_inputs_add_masks(d->inputs, seq->slot, d->mask_features, n, &err)) {
+        n = 0;
+    }
+    if (n <= 0) {
+        /* A further pass would read this guess, whose feature nobody has. */
+        if (d->mask_features) lane->k = lane->draft->n_chain + 1;
         return 0;
     }
     for (int i = 0; i < n; i++) {

@@ -99,6 +99,9 @@ void round_show_features(struct round *r, struct round_lane *lane, int first)
     log_line(LOG_LEVEL_WARN, "draft_lost", "text=\"%s\"", err.text);
     seq->lost_draft = true;
     seq->speculation_off = "the draft could not read the target's features";
+    drafter_forget(r->tools->drafters->model, seq->slot); /* what waits there is of no use now */
+    seq->n_draft_kv = 0;
+    seq->draft_forgot = true;
 }
 
 int round_list_features(struct round *r, const struct round_lane *lane,

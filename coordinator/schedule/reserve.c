@@ -175,6 +175,7 @@ void planning_read(struct planning *p)
     bool reads_features = p->n_readers && p->s->drafters->model->features;
     for (int i = 0; i < p->n_readers && room > 0; i++) {
         struct sequence *seq = p->readers[i];
+        if (seq->is_evicted) continue; /* for another reader */
         int n = reading_tokens(seq, room, reads_features);
         if (n <= 0 || reads_the_same(p->plan, seq)) continue;
         if (!reserve_reading(p, seq, seq->n_draft_kv + n, i < p->n_urgent)) continue;

@@ -1,6 +1,7 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
 /* Features in a round: which tokens of a step want them, and which rows a draft model and a request
  * for scores are given of what came. The draft model is one that only writes down what it sees. */
+#include <limits.h>
 #include <string.h>
 
 #include "coordinator/round/round.h"
@@ -15,7 +16,7 @@ static const struct feature_wish projected = {
 /* ---- the drafter ---- */
 
 static struct {
-    int n_calls, first, n;
+    int n_calls, first, n, n_forgotten;
     uint16_t rows[ROWS_MAX * 2 * DIM];
     bool fails;
 } seen;
@@ -38,9 +39,15 @@ static int observe(struct drafter *drafter, struct sequence *seq,
     return 0;
 }
 
-static const struct model_draft_ops ops = {.extra = {.observe = observe}};
+static void forget(struct drafter *drafter, int slot)
+{
+    (void)drafter, (void)slot;
+    seen.n_forgotten++;
+}
+
+static const struct model_draft_ops ops = {.forget = forget, .extra = {.observe = observe}};
 static const struct drafter_row row = {.name = "noter", .model = &ops};
-static struct drafter noter = {.row = &row, .features = &wish};
+static struct drafter noter = {.row = &row, .limit = INT_MAX, .features = &wish};
 
 /* ---- a round of three lanes, of which the tests look at the second ---- */
 
@@ -290,7 +297,7 @@ START_TEST(features_that_do_not_come_cost_the_draft_or_the_request)
                   "no features of this request's tokens: they are not numbers");
     }
     round_show_features(&r, &r.lanes[1], N_PROMPT - 1);
-    ck_assert(seen.n_calls == 0 && seqs[1]->lost_draft);
+    ck_assert(seen.n_calls == 0 && seen.n_forgotten == 1 && seqs[1]->lost_draft);
     ck_assert_str_eq(seqs[1]->speculation_off, "the draft could not read the target's features");
     ck_assert_ptr_null(drafters_features(&drafters, seqs[1]));
     close_round();

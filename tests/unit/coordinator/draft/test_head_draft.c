@@ -542,6 +542,55 @@ START_TEST(what_does_not_fit_is_refused)
 }
 END_TEST
 
+START_TEST(places_see_the_last_feature_of_a_text_that_is_replayed)
+{
+    struct text text;
+    struct error err;
+    setup(7);
+    fill(&text, 3);
+    begin(&text, 0, 20);
+    text.n = 33;
+    struct sequence *seq = text.seq;
+    show(&text, LENGTH);
+    CHECK_OK(block_table_reach(&seq->target_blocks, &w.target_pool, 33, &err));
+    seq->n_target_kv = 32;
+    prefix_cache_publish(&seq->target_blocks, &w.target_pool, seq->tokens, 32);
+    places_evict(seq, &w.target_pool, &w.drafters);
+    CHECK_OK(places_give(seq, 0, &w.target_pool, &w.drafters, &err));
+    ck_assert_int_lt(seq->n_target_kv, 32); /* the feature of 31 has to come */
+    end(&text);
+    teardown();
+}
+END_TEST
+
+START_TEST(further_engines_share_the_weights)
+{
+    struct error err;
+    struct drafter *other = NULL;
+    setup(_i);
+    struct drafter_options options = model_draft(w.drafters.model)->options;
+    char name[256];
+    snprintf(name, sizeof name, "head:" GOLDEN "%s", heads[_i].folder);
+    options.name = name;
+    options.target = checkpoint_name(w.target);
+    options.like = w.drafters.model;
+    CHECK_OK(drafter_open(&other, &options, w.tok, &err));
+    struct drafter *first = w.drafters.model;
+    struct text text;
+    struct guess_tree draft;
+    w.drafters.model = other;
+    fill(&text, 1);
+    begin(&text, 0, 20);
+    show(&text, 4);
+    propose_all(&text, 1, &draft, NULL);
+    check_draft(&text, &draft);
+    end(&text);
+    drafter_close(other);
+    w.drafters.model = first;
+    teardown();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("head_draft");
@@ -553,6 +602,8 @@ int main(void)
     tcase_add_test(tcase, equal_beginnings_are_read_once);
     tcase_add_test(tcase, groups_with_and_without_the_fc_take_turns);
     tcase_add_test(tcase, a_text_whose_features_have_not_come_has_no_guesses);
+    tcase_add_test(tcase, places_see_the_last_feature_of_a_text_that_is_replayed);
+    tcase_add_loop_test(tcase, further_engines_share_the_weights, 0, N_HEADS);
     tcase_add_test(tcase, what_does_not_fit_is_refused);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
