@@ -1,8 +1,8 @@
 /* Tries the readings of a head on texts. Of each text the head first reads all rows with the
  * target's features, some at a time, and makes its first guess after each. Then the starts follow,
  * the last one first: the rows of a start's further guesses overwrite only such rows as no start
- * before it reads. A head of places has no rows of its own, so its starts are all that it does, some
- * at a time. */
+ * before it reads. A head of places has no rows of its own, so its starts are all that it does,
+ * some at a time. */
 #include "model/head_proof.h"
 
 #include <math.h>
@@ -401,8 +401,8 @@ out:
     return rc;
 }
 
-/* The first one is what the file says. If it should say what norm_before_residual is and does not, both
- * are tried, and none of them is what the file says. */
+/* The first one is what the file says. If it should say what norm_before_residual is and does not,
+ * both are tried, and none of them is what the file says. */
 static int open_variants(struct head_proof *p, struct error *err)
 {
     int rc = 0;

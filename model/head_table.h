@@ -36,7 +36,8 @@ enum {
 struct head_trial {
     struct head_reading reading;
     bool keeps_normed; /* norm_before_residual, where the format has it */
-    /* Counts over all starts: guesses that were right, and those before which all were right, too. */
+    /* Counts over all starts: guesses that were right, and those before which all were right,
+     * too. */
     int n_right[HEAD_TABLE_GUESSES], n_kept[HEAD_TABLE_GUESSES];
     double score; /* mean over the starts of the logarithm of the chance of the right token; where
                      the head never guesses that token, a start does not count */
