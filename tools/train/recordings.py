@@ -48,8 +48,10 @@ class Recordings:
     def __init__(self, folders, held_out):
         paths = sorted(path for folder in folders
                        for path in pathlib.Path(folder).glob("*.safetensors"))
+        if not paths:
+            raise Unfit(f"{', '.join(folders)}: there is no .safetensors of `outrider record`")
         is_held = [is_held_out("/".join(path.parts[-2:]), held_out) for path in paths]
-        if paths and not any(is_held):
+        if not any(is_held):
             is_held[0] = True  # few recordings, of which none was to be
         self.held_out = [path for path, held in zip(paths, is_held) if held]
         self.train = [path for path, held in zip(paths, is_held) if not held]

@@ -18,8 +18,11 @@ import signal
 import sys
 import time
 
-import safetensors.torch
-import torch
+try:
+    import safetensors.torch
+    import torch
+except ModuleNotFoundError as missing:
+    sys.exit(f"train_head.py: there is no {missing.name}: pip install torch safetensors")
 
 import eagle3
 import parallel
@@ -39,9 +42,10 @@ def parse(arguments):
     add("--target", required=True, help="a folder with config.json and safetensors, or a GGUF file")
     add("--recordings", required=True, action="append",
         help="a folder; may be given more than once")
-    add("--out", required=True)
+    add("--out", required=True, help="the folder of the head; what is there is gone on with")
     add("--begin", help="EAGLE-3: the folder of a head that goes on learning; it decides its sizes")
-    add("--guesses", type=int, default=5, help="that are trained, a token further each; default 5")
+    add("--guesses", type=int, default=5,
+        help="1 to 16 that are trained, a token further each; default 5")
     add("--columns", type=int, default=0, help="size of a reduced vocabulary; default: all")
     add("--lm-head", choices=("auto", "own", "lent"), default="auto",
         help="auto: own where the vocabulary is reduced, which other engines need")
@@ -50,26 +54,34 @@ def parse(arguments):
     add("--layers", type=int, default=1, help="blocks of each of Medusa's heads; default 1")
     add("--draft", help="PARD: the folder of the draft model that it begins as")
     add("--mask-token", type=int, help="PARD: its id; default: the rarest of the texts")
-    add("--loss", choices=LOSSES, default="hybrid")
+    add("--loss", choices=LOSSES, default="hybrid", help="docs/train.md; default hybrid")
     add("--decay", type=float, default=0.9, help="weight of a guess over that before; default 0.9")
     add("--temperatures", default="0.4,0.7,1",
         help="of p and q while training, one of them a step; default 0.4,0.7,1")
-    add("--steps", type=int, default=2000)
+    add("--steps", type=int, default=2000, help="in all, with those of before; default 2000")
     add("--texts", type=int, default=8, help="of a step; default 8")
     add("--length", type=int, default=256, help="tokens of a text that are read; default 256")
     add("--rate", type=float, default=3e-3, help="the largest learning rate; default 0.003")
     add("--warm-up", type=int, default=50, help="steps to that rate; default 50")
     add("--held-out", type=int, default=16, help="one of about so many texts; default 16")
     add("--evaluate-texts", type=int, default=64, help="held-out texts that are read at most")
-    add("--save-every", type=int, default=200)
-    add("--seed", type=int, default=1)
-    add("--threads", type=int, default=2)
+    add("--save-every", type=int, default=200, help="steps; default 200")
+    add("--seed", type=int, default=1, help="of the order of the texts; default 1")
+    add("--threads", type=int, default=2, help="of torch; 1 beside a server; default 2")
     add("--device", default="cpu", help="cpu or cuda")
     add("--compute", choices=("bfloat16", "float32"), default="bfloat16",
         help="of the matrices while training; bfloat16 is faster where the machine has it")
     add("--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="of the file")
     add("--evaluate", action="store_true", help="only evaluate what train.pt holds")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    for name, least, most in (("guesses", 1, 16), ("held_out", 2, None), ("texts", 1, None),
+                              ("length", 8, None), ("steps", 0, None), ("save_every", 1, None),
+                              ("threads", 1, None)):
+        value = getattr(options, name)
+        if value < least or most is not None and value > most:
+            limit = f"{least} to {most}" if most is not None else f"{least} or more"
+            parser.error(f"--{name.replace('_', '-')} is {value}, must be {limit}")
+    return options
 
 
 class Training:
@@ -77,7 +89,10 @@ class Training:
         self.options = options
         self.temperatures = [float(t) for t in options.temperatures.split(",")]
         self.out = pathlib.Path(options.out)
-        self.out.mkdir(parents=True, exist_ok=True)
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Unfit(f"--out {self.out}: {error.strerror}") from error
         self.recordings = Recordings(options.recordings, options.held_out)
         self.lender = Lender(open_model(options.target)).to(options.device)
         self.net = KINDS[options.kind](options, self.lender, self.recordings).to(options.device)
@@ -186,6 +201,8 @@ class Training:
         o, chance = self.options, random.Random(self.options.seed)
         sums = {}
         for batch in self.recordings.held_out_batches(o.texts, o.length, o.evaluate_texts):
+            if self.is_over:
+                return
             batch = batch.to(o.device)
             normed, rows, logits = self.guesses(batch, chance, o.guesses)
             whole = normed @ self.lender.lm_head.T
