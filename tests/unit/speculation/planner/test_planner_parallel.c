@@ -34,7 +34,7 @@ static struct planner *planner_of(bool is_parallel, double alpha)
     p.is_calibrated = true;
     for (int i = 0; i < DRAFT_MAX; i++) {
         p.counts.tested[i] = MANY;
-        p.counts.accepted[i] = (float)(MANY * alpha);
+        p.counts.accepted[i] = MANY * alpha;
     }
     return &p;
 }
@@ -44,7 +44,7 @@ static struct planner_sequence sequence_of(double alpha)
     struct planner_sequence seq = {.strategy = STRATEGY_PLANNED};
     for (int i = 0; i < DRAFT_MAX; i++) {
         seq.counts.tested[i] = MANY;
-        seq.counts.accepted[i] = (float)(MANY * alpha);
+        seq.counts.accepted[i] = MANY * alpha;
     }
     return seq;
 }
@@ -188,7 +188,7 @@ START_TEST(guesses_after_siblings_take_no_pass)
     const struct planner_load load = {.n_rows_max = 512};
     for (int i = 0; i < SIBLINGS_MAX; i++) {
         p->siblings[0].tested[i] = MANY;
-        p->siblings[0].accepted[i] = MANY * 0.6F;
+        p->siblings[0].accepted[i] = MANY * 0.6;
     }
     for (int rows = 1; rows <= ROWS; rows++) { /* rows of a step cost next to nothing */
         planner_curve_set(&p->step, rows, STEP_US + rows, MANY);
