@@ -9,8 +9,8 @@
 #include <xxhash.h>
 
 #include "base/system/file.h"
-#include "base/system/file_write.h"
 #include "base/text/json.h"
+#include "coordinator/engine/kept_json.h"
 #include "model/backend/pack_folder.h"
 
 enum { VERSION = 1, FILE_BYTES_MAX = 1 << 16, STARTS_MAX = 1 << 20 };
@@ -62,19 +62,7 @@ static json_t *table_json(const struct proof_file *file, const struct head_table
 int proof_file_write(const struct proof_file *file, const struct head_table *table,
                      struct error *err)
 {
-    int rc = 0;
-    char folder[PROOF_FILE_PATH_BYTES], *text = NULL;
-    json_t *root = table_json(file, table);
-    if (root) text = json_dumps(root, JSON_COMPACT);
-    json_decref(root);
-    if (!text) return error_set(err, ERR_NO_MEMORY, "no memory for the table of a head");
-    snprintf(folder, sizeof folder, "%s", file->path);
-    *strrchr(folder, '/') = '\0';
-    TRY(file_make_folder(folder, err));
-    rc = file_replace(file->path, text, strlen(text), err);
-out:
-    free(text);
-    return rc;
+    return kept_json_write(file->path, table_json(file, table), err);
 }
 
 /* ---- reading ---- */

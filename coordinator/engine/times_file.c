@@ -8,8 +8,8 @@
 #include <xxhash.h>
 
 #include "base/system/file.h"
-#include "base/system/file_write.h"
 #include "base/text/json.h"
+#include "coordinator/engine/kept_json.h"
 #include "model/backend/pack_folder.h"
 #include "model/checkpoint/layers.h"
 #include "speculation/planner/points.h"
@@ -57,23 +57,12 @@ static json_t *points_json(const struct planner_point *points)
 int times_file_write(const struct times_file *file, const struct planner *planner,
                      struct error *err)
 {
-    int rc = 0;
-    char folder[TIMES_FILE_PATH_BYTES], *text = NULL;
     struct planner_tables tables;
     planner_tables_get(planner, &tables);
     json_t *root = json_pack("{si ss sf so so so}", "version", VERSION, "pair", file->pair,
                              "read_us", tables.read_us, "draft", points_json(tables.draft), "step",
                              points_json(tables.step), "rest", points_json(tables.rest));
-    if (root) text = json_dumps(root, JSON_COMPACT);
-    json_decref(root);
-    if (!text) return error_set(err, ERR_NO_MEMORY, "no memory for the planner's tables");
-    snprintf(folder, sizeof folder, "%s", file->path);
-    *strrchr(folder, '/') = '\0';
-    TRY(file_make_folder(folder, err));
-    rc = file_replace(file->path, text, strlen(text), err);
-out:
-    free(text);
-    return rc;
+    return kept_json_write(file->path, root, err);
 }
 
 /* ---- reading ---- */
