@@ -381,6 +381,11 @@ static int open_variant(struct head_proof *p, enum head_choice choice, struct er
     int rc = 0;
     if (choice != HEAD_AS_STORED) options.norm_before_residual = choice;
     TRY(checkpoint_open_head(&v->ck, p->options.folder, &options, err));
+    if (checkpoint_head(v->ck)->block.size > 0) {
+        rc = error_set(err, ERR_UNSUPPORTED, "%s is of %s, whose blocks cannot be drafted yet",
+                       p->options.folder, head_format_name(checkpoint_head(v->ck)));
+        goto out;
+    }
     if (!p->backend) TRY(open_backend(p, v->ck, err));
     bool has_places = checkpoint_head(v->ck)->places.n > 0;
     int n_kv_blocks = p->options.n_tokens_max / KV_BLOCK_TOKENS + 1;

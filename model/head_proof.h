@@ -42,7 +42,8 @@ struct head_proof_text {
     const uint16_t *features;
 };
 
-/* Errors: those of checkpoint_open_head, head_readings and model_open; ERR_ARGUMENT the reading
+/* Errors: those of checkpoint_open_head, head_readings and model_open;
+ * ERR_UNSUPPORTED a block drafter; ERR_ARGUMENT the reading
  * that is given does not fit. */
 int head_proof_open(struct head_proof **proof, const struct head_proof_options *options,
                     struct error *err);

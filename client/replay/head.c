@@ -65,7 +65,7 @@ static int open_rig(struct rig *rig, struct error *err)
     const struct head_options lent = {.target = rig->target};
     TRY(checkpoint_open_head(&rig->ck, rig->options->head, &lent, err));
     const struct head_config *head = checkpoint_head(rig->ck);
-    if (head->places.n > 0 || head->block.size > 0) {
+    if (head->places.n > 0 || head->block.size > 0 || checkpoint_head_mask(rig->ck)) {
         return error_set(
             err, ERR_UNSUPPORTED,
             "%s is of %s, which guesses several tokens at once; a replay follows heads "

@@ -45,7 +45,8 @@ static const struct option_row rows[] = {
      .help = "Which drafters, separated by commas: session, ngram, store, datastore=FILE, "
              "recycled. The planner chooses among them"},
     {"head", 0, "FOLDER", FIELD(head),
-     .help = "Instead: a head. The FILEs are those of `outrider record`"},
+     .help = "Instead: a head that guesses token after token. The FILEs are those of "
+             "`outrider record`"},
     {"draft-tokens", 'K', "K", FIELD(n_draft), .least = 1, .most = DRAFT_MAX, .standard = "4",
      .help = "Guesses of a head in a round"},
     {"model", 'm', "FOLDER", FIELD(model),

@@ -1,8 +1,9 @@
 /* The drafter that is a head: a draft model that reads the target's features besides tokens
  * (coordinator/draft/model_draft_inputs.h). Its first pass of a round reads the committed tokens
  * with the features that the target's last steps have shown; each later one reads a guess with its
- * own output in place of them (EAGLE, Li et al. 2024, arXiv 2401.15077). All else is as in
- * model_draft.c. */
+ * own output in place of them (EAGLE, Li et al. 2024, arXiv 2401.15077). P-EAGLE reads masks in the
+ * first pass instead (model_draft_parallel.c), and heads of places (Medusa, blockwise) read nothing
+ * and have no KV. Block drafters are refused. All else is as in model_draft.c. */
 #include <string.h>
 
 #include "coordinator/draft/model_draft.h"
@@ -62,8 +63,8 @@ static int open_checkpoints(struct model_draft *d, struct error *err)
     TRY(checkpoint_demand_target(d->checkpoint, err));
     if (checkpoint_head(d->checkpoint)->block.size > 0) {
         rc = error_set(err, ERR_UNSUPPORTED,
-                       "%s is of %s, whose blocks cannot be drafted yet: name another head, or a "
-                       "draft model, with --draft",
+                       "%s is of %s, whose blocks cannot be drafted yet: name another head "
+                       "with --head, or a draft model with --draft",
                        folder, head_format_name(checkpoint_head(d->checkpoint)));
     }
 out:

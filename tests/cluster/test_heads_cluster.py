@@ -188,6 +188,10 @@ def check_replay(world, head, folder):
                                ([prompts], ["-m", TARGET], "prompts")):
         done = replay(files, *words)
         world.check(done.returncode != 0 and part in done.stderr, done.stderr.strip())
+    done = world.cluster.outrider("replay", "--head", f"{GOLDEN}/heads/eagle3_parallel", "-m",
+                                  f"{GOLDEN}/models/llama_untied", "-K", "3", files[0])
+    world.check(done.returncode != 0 and "guesses several tokens at once" in done.stderr,
+                done.stderr.strip())
 
 
 # ---- what is refused ----

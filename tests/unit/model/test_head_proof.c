@@ -466,6 +466,21 @@ START_TEST(the_digest_tells_heads_and_what_their_files_say_apart)
 }
 END_TEST
 
+START_TEST(block_drafters_are_refused)
+{
+    const struct head_proof_options options = {.folder = SOURCE_DIR
+                                               "/tests/golden/block_heads/dflash_flat",
+                                               .head = {.target = target},
+                                               .n_layers = N_LAYERS,
+                                               .backend = how,
+                                               .n_tokens_max = N_TOKENS,
+                                               .every = 1};
+    struct head_proof *none = NULL;
+    CHECK_ERR(head_proof_open(&none, &options, &err), ERR_UNSUPPORTED, "whose blocks cannot");
+    ck_assert_ptr_null(none);
+}
+END_TEST
+
 START_TEST(texts_that_are_too_short_are_refused)
 {
     make_folder("eagle3_flat", "{}");
@@ -577,6 +592,7 @@ int main(void)
     tcase_add_loop_test(tcase, the_right_reading_is_taken, 0, N_CASES);
     tcase_add_loop_test(tcase, counts_are_those_of_every_start_by_itself, 0, N_COUNTED);
     tcase_add_test(tcase, the_digest_tells_heads_and_what_their_files_say_apart);
+    tcase_add_test(tcase, block_drafters_are_refused);
     tcase_add_test(tcase, texts_that_are_too_short_are_refused);
     tcase_add_test(tcase, readings_one_layer_apart_are_told_apart);
     tcase_add_test(tcase, chance_changes_no_reading);
