@@ -11,7 +11,11 @@ enum {
     BLOCK = SELECT_BLOCK,
     FEW = 64,
     BLOCKS_AT_ONCE = 2048, /* 8 KiB of maxima */
-    BOUND_BITS_OPEN = 12   /* a bound is a little low: exactness does not depend on it */
+    BOUND_BITS_OPEN = 12,  /* a bound is a little low: exactness does not depend on it */
+    SPAN = 8,              /* a part of a block */
+    SPANS_OF_BLOCK = BLOCK / SPAN,
+    SPANS_AT_ONCE =
+        1024 /* of them, those that are looked at more closely; 20 KiB with their logits */
 };
 
 typedef bool item_order(const struct select_item *a, const struct select_item *b);
@@ -71,13 +75,13 @@ void select_offer(struct select_heap *heap, double score, int32_t id)
     }
 }
 
-/* The largest key of a block, NaN left out. There is no branch, not even for NaN, so that the loop
+/* The largest key of logits[n], NaN left out. There is no branch, not even for NaN, so that the loop
  * is one maximum over all and vectorizes. */
-static inline int32_t block_top(const float *logits)
+static inline int32_t largest_key(const float *logits, int n)
 {
     const int32_t endless = select_order_key(INFINITY);
     int32_t top = INT32_MIN;
-    for (int i = 0; i < BLOCK; i++) {
+    for (int i = 0; i < n; i++) {
         int32_t key = select_order_key(logits[i]), is_nan = -(int32_t)(key > endless);
         key = (key & ~is_nan) | (INT32_MIN & is_nan);
         top = key > top ? key : top;
@@ -89,16 +93,17 @@ static inline int32_t block_top(const float *logits)
 VARIANTS static void block_tops(const float *logits, int n_blocks, int32_t *tops)
 {
     for (int b = 0; b < n_blocks; b++) {
-        tops[b] = block_top(logits + (size_t)b * BLOCK);
+        tops[b] = largest_key(logits + (size_t)b * BLOCK, BLOCK);
     }
 }
 
-/* A key that at least n of keys[count] reach, and nearly no other such key is higher: its bits are
- * found from the highest on, each by one pass that vectorizes. INT32_MIN when count < n. */
-VARIANTS static int32_t bound_of_best(const int32_t *keys, int count, int n)
+/* A key that at least n of keys[count] reach, and nearly no other such key is higher: its bits but
+ * the lowest n_open are found from the highest on, each by one pass that vectorizes. With n_open 0
+ * it is the n-th best. INT32_MIN when count < n. */
+VARIANTS static int32_t bound_of_best(const int32_t *keys, int count, int n, int n_open)
 {
     uint32_t bound = 0; /* the key less INT32_MIN, so that bits may be added */
-    for (int bit = 31; bit >= BOUND_BITS_OPEN; bit--) {
+    for (int bit = 31; bit >= n_open; bit--) {
         uint32_t higher = bound | 1u << bit;
         int32_t wanted = (int32_t)(higher ^ 0x80000000u);
         int n_reach = 0;
@@ -107,8 +112,14 @@ VARIANTS static int32_t bound_of_best(const int32_t *keys, int count, int n)
         }
         bound = n_reach >= n ? higher : bound;
     }
-    int32_t key = (int32_t)(bound ^ 0x80000000u);
-    return key == 0 ? -1 : key; /* -0 ties with 0 */
+    return (int32_t)(bound ^ 0x80000000u);
+}
+
+/* For keys of which 0 and -0 tie. */
+static int32_t bound_with_zeros(const int32_t *keys, int count, int n)
+{
+    int32_t key = bound_of_best(keys, count, n, BOUND_BITS_OPEN);
+    return key == 0 ? -1 : key;
 }
 
 static void offer_run(struct select_heap *heap, const float *logits, int begin, int end,
@@ -122,13 +133,105 @@ static void offer_run(struct select_heap *heap, const float *logits, int begin, 
     }
 }
 
+/* Logits that may be among the best, by ascending id. */
+struct candidates {
+    int n;
+    int32_t keys[SPANS_AT_ONCE * SPAN], ids[SPANS_AT_ONCE * SPAN];
+};
+
+/* spans[n] = the first logits of the parts of blocks that reach the bound, tops[n] = their maxima;
+ * returns n, or -1 if there is no room for them. */
+VARIANTS static int list_spans(const float *logits, int n_blocks, const int32_t *block_tops,
+                               int32_t bound, int32_t *spans, int32_t *tops)
+{
+    int n = 0;
+    for (int b = 0; b < n_blocks; b++) {
+        if (block_tops[b] < bound) continue;
+        if (n + SPANS_OF_BLOCK > SPANS_AT_ONCE) return -1;
+        for (int i = 0; i < SPANS_OF_BLOCK; i++, n++) {
+            spans[n] = b * BLOCK + i * SPAN;
+            tops[n] = largest_key(logits + spans[n], SPAN);
+        }
+    }
+    return n;
+}
+
+/* Keeps the `capacity` best of the candidates, of equal ones those with the lowest ids. */
+static void keep_best(struct candidates *all, int capacity)
+{
+    int32_t least = bound_of_best(all->keys, all->n, capacity, 0);
+    int n_higher = 0, n = 0;
+    for (int i = 0; i < all->n; i++) {
+        n_higher += all->keys[i] > least;
+    }
+    int n_equal = capacity - n_higher;
+    for (int i = 0; i < all->n; i++) {
+        bool is_equal = all->keys[i] == least && n_equal > 0;
+        all->keys[n] = all->keys[i];
+        all->ids[n] = all->ids[i];
+        n += is_equal || all->keys[i] > least;
+        n_equal -= is_equal;
+    }
+    all->n = n;
+}
+
+/* Adds those of a span that reach the bound; a NaN of either sign does not. Without a branch. */
+static inline void add_candidates(struct candidates *all, const float *logits, int first,
+                                  int32_t bound)
+{
+    const int32_t endless = select_order_key(INFINITY);
+    for (int i = first; i < first + SPAN; i++) {
+        int32_t key = select_order_key(logits[i] + 0.0f);
+        all->keys[all->n] = key;
+        all->ids[all->n] = i;
+        all->n += key >= bound && key <= endless;
+    }
+}
+
+static void take_best(struct select_heap *heap, struct candidates *all, int at)
+{
+    if (all->n > heap->capacity) keep_best(all, heap->capacity);
+    for (int i = 0; i < all->n; i++) {
+        double score = (double)select_order_float(all->keys[i]);
+        heap->items[i] = (struct select_item){score, at + all->ids[i]};
+    }
+    heap->n = all->n;
+    for (int i = heap->n / 2 - 1; i >= 0; i--) {
+        sift_down(heap->items, heap->n, i, worse);
+    }
+}
+
+/* Fills an empty heap from the blocks that reach the bound, as at least `capacity` do: the parts of
+ * these have a bound of their own, and what reaches that is little more than the best. False: there
+ * is too much of it. */
+static bool fill_heap(struct select_heap *heap, const float *logits, int at, int n_blocks,
+                      const int32_t *tops, int32_t bound)
+{
+    int32_t spans[SPANS_AT_ONCE], highest[SPANS_AT_ONCE];
+    struct candidates all;
+    int n = list_spans(logits + at, n_blocks, tops, bound, spans, highest);
+    if (n < 0) return false;
+    int32_t closer = bound_with_zeros(highest, n, heap->capacity);
+    all.n = 0;
+    for (int s = 0; s < n; s++) {
+        if (highest[s] >= closer) add_candidates(&all, logits + at, spans[s], closer);
+    }
+    take_best(heap, &all, at);
+    return true;
+}
+
 /* At least `capacity` logits reach a bound of the blocks' maxima, so a block that does not holds
  * none of the best: a random row of 128,256 is read once, and about as many blocks again as are
  * kept. The blocks begin at logit `at`. */
 static void offer_blocks(struct select_heap *heap, const float *logits, int at, int n_blocks,
                          const int32_t *tops, bool with_masked)
 {
-    int32_t bound = bound_of_best(tops, n_blocks, heap->capacity);
+    int32_t bound = bound_with_zeros(tops, n_blocks, heap->capacity);
+    /* A row with less than that to keep has each of its logits looked at. */
+    if (heap->n == 0 && bound > select_order_key(-INFINITY) &&
+        fill_heap(heap, logits, at, n_blocks, tops, bound)) {
+        return;
+    }
     for (int b = 0; b < n_blocks; b++, at += BLOCK) {
         bool is_full = heap->n == heap->capacity;
         if (tops[b] < bound) continue;
