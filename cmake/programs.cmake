@@ -46,28 +46,32 @@ outrider_room(round FOLDERS coordinator/round LINK outrider_schedule)
 outrider_room(engine FOLDERS coordinator/engine LINK outrider_round)
 outrider_room(coordinator FOLDERS coordinator EXCLUDE "/main\\.c$"
   LINK outrider_engine outrider_grpc outrider_openai)
+# The ranks of one container; it starts mpirun and needs no library of it.
+outrider_room(launch FOLDERS launch EXCLUDE "/main\\.c$" LINK outrider_base)
 outrider_room(client FOLDERS client client/jobs client/plan client/link client/figures client/bench
   client/record EXCLUDE "/main\\.c$"
   LINK outrider_proto outrider_rpc outrider_speculation outrider_lookup outrider_tokenizer
-       outrider_export)
+       outrider_export outrider_launch)
 # The commands that compute with models.
 outrider_room(skip FOLDERS client/skip LINK outrider_client outrider_model)
 outrider_room(replay FOLDERS client/replay LINK outrider_client outrider_model)
 outrider_room(heads FOLDERS client/heads LINK outrider_client outrider_model)
+# The command that starts and supervises the other programs.
+# outrider_room(serve FOLDERS client/serve LINK outrider_client outrider_config_file)
 
 foreach(program coordinator worker client)
   add_executable(outrider-${program} ${program}/main.c)
-  target_link_libraries(outrider-${program} PRIVATE outrider_${program} outrider_warnings)
+  target_link_libraries(outrider-${program}
+    PRIVATE outrider_${program} outrider_config_file outrider_warnings)
   set_target_properties(outrider-${program} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 endforeach()
 # main.c opens the world of --target mpi; coordinator_open is given it.
 target_link_libraries(outrider-coordinator PRIVATE outrider_comm_mpi)
-target_link_libraries(outrider-client PRIVATE outrider_skip outrider_replay outrider_heads)
+target_link_libraries(outrider-client PRIVATE outrider_skip outrider_replay outrider_heads
+  )
 set_target_properties(outrider-client PROPERTIES OUTPUT_NAME outrider)
 
-# The ranks of one container; it starts mpirun and needs no library of it.
-outrider_room(launch FOLDERS launch EXCLUDE "/main\\.c$" LINK outrider_base)
 add_executable(outrider-group launch/main.c)
 target_link_libraries(outrider-group PRIVATE outrider_launch outrider_warnings)
 set_target_properties(outrider-group PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)

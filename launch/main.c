@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -18,6 +19,7 @@
 #include "base/limits.h"
 #include "base/system/program.h"
 #include "base/system/topology.h"
+#include "launch/apart.h"
 #include "launch/children.h"
 #include "launch/scratch.h"
 
@@ -185,12 +187,11 @@ static void add_flags(struct launch *launch, char *flags)
 static void find_worker(struct launch *launch)
 {
     static char path[4096];
-    static const char name[] = "outrider-worker";
-    ssize_t len = readlink("/proc/self/exe", path, sizeof path - sizeof name);
-    if (len <= 0) fail_start(name);
-    path[len] = '\0';
-    char *slash = strrchr(path, '/');
-    memcpy(slash ? slash + 1 : path, name, sizeof name);
+    struct error err;
+    if (apart_find(path, sizeof path, "outrider-worker", &err)) {
+        fprintf(stderr, "outrider-group: %s\n", err.text);
+        exit(NOT_STARTED);
+    }
     launch->worker = path;
 }
 
@@ -234,6 +235,7 @@ static void start_mpirun(struct launch *launch, const sigset_t *mask_before)
     if (launch->mpirun < 0) fail_start("mpirun");
     if (launch->mpirun > 0) return;
     setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* where this program is killed */
     if (!freopen("/dev/null", "r", stdin)) fail_start("mpirun");
     sigprocmask(SIG_SETMASK, mask_before, NULL);
     execvp(launch->arguments[0], launch->arguments);

@@ -69,10 +69,15 @@ static int make(char path[SCRATCH_PATH_BYTES], const char *parent, const char *s
     return fd < 0 || flock(fd, LOCK_EX | LOCK_NB) ? -1 : 0;
 }
 
+static const char *files_folder(void)
+{
+    const char *files = getenv("TMPDIR");
+    return files && *files && strlen(files) <= PARENT_BYTES_MAX ? files : "/tmp";
+}
+
 int scratch_open(struct scratch *scratch)
 {
-    const char *files = getenv("TMPDIR"), *memory = "/dev/shm";
-    if (!files || !*files || strlen(files) > PARENT_BYTES_MAX) files = "/tmp";
+    const char *files = files_folder(), *memory = "/dev/shm";
     if (access(memory, W_OK | X_OK)) memory = files;
     sweep(memory);
     sweep(files);
@@ -84,4 +89,16 @@ void scratch_remove(const struct scratch *scratch)
 {
     remove_tree(AT_FDCWD, scratch->memory);
     remove_tree(AT_FDCWD, scratch->session);
+}
+
+int scratch_open_folder(char path[SCRATCH_PATH_BYTES])
+{
+    const char *files = files_folder();
+    sweep(files);
+    return make(path, files, "f");
+}
+
+void scratch_remove_folder(const char *path)
+{
+    remove_tree(AT_FDCWD, path);
 }

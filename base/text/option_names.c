@@ -5,7 +5,7 @@
 
 #include "base/least.h"
 
-enum { WORD_MAX = 40, NAMES_MAX = 256 };
+enum { WORD_MAX = 40, NAMES_MAX = 512 };
 
 /* All options of a command line. */
 struct option_set {
@@ -112,7 +112,8 @@ static int refuse(const struct option_set *set, const char *word, size_t len, st
         return refuse_host_or_port(set, name, err);
     }
     for (int i = 0; i < set->n; i++) {
-        bool is_shown = !(set->options[i]->flags & OPTION_HIDDEN);
+        int flags = set->options[i]->flags;
+        bool is_shown = !(flags & OPTION_HIDDEN) || flags & OPTION_NAMES_SUGGESTED;
         if (set->options[i]->name && is_shown) names[n++] = set->options[i]->name;
     }
     nearest = option_names_nearest(name, names, n);

@@ -7,6 +7,10 @@
 
 #include "base/error.h"
 
+/* With OPTION_HIDDEN, of an argp_option: it is not in the help, but may be what was meant. argp
+ * gives this flag no sense for a hidden option. */
+#define OPTION_NAMES_SUGGESTED OPTION_NO_USAGE
+
 /* The one of n names (the first of equals) that is nearest to the word: at most a third of its
  * letters are missing, too much, different or exchanged with a neighbour. NULL when none is. */
 const char *option_names_nearest(const char *word, const char *const *names, int n);

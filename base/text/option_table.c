@@ -9,18 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/text/option_names.h"
-#include "base/text/options.h"
-
-#define NAMES "NAMES" /* in texts of a row; see struct option_row */
+#include "base/text/option_value.h"
 
 enum {
-    ROWS_MAX = 128,
+    ROWS_MAX = 256,
     GROUPS_MAX = 24,
-    KEY_FIRST = 256, /* after all letters */
-    NAME_BYTES = 64,
-    NAMES_BYTES = 1024
+    KEY_FIRST = 256 /* after all letters */
 };
 
 struct entry {
@@ -36,8 +33,19 @@ struct reader {
     int n;
     const struct option_row *groups[GROUPS_MAX]; /* [group]; NULL: has no title */
     int n_groups;
+    const char *config; /* --config */
     struct argp_option options[2 * ROWS_MAX + GROUPS_MAX + 1];
     struct error *err;
+};
+
+/* Of every program that reads a file of options. */
+static const struct option_row config_rows[] = {
+    OPTION_GROUP("Before a start", "--check"),
+    {"config", 0, "FILE", OPTION_FIELD(struct reader, config),
+     .help =
+         "a YAML file of options, such as a line \"log-level: debug\"; the command line and the "
+         "environment go before it"},
+    {0},
 };
 
 static bool is_end(const struct option_row *row)
@@ -45,143 +53,40 @@ static bool is_end(const struct option_row *row)
     return !row->name && !row->group;
 }
 
-/* ---- values ---- */
-
-/* text with the names in place of NAMES, in memory of its own; NULL without memory. */
-static char *fill_names(const struct option_row *row, const char *text)
-{
-    char names[NAMES_BYTES] = "";
-    const char *at = row->names ? strstr(text, NAMES) : NULL;
-    if (!at) return strdup(text);
-    row->names(names, sizeof names);
-    size_t size = strlen(text) + strlen(names) + 1;
-    char *filled = malloc(size);
-    if (!filled) return NULL;
-    snprintf(filled, size, "%.*s%s%s", (int)(at - text), text, names, at + strlen(NAMES));
-    return filled;
-}
-
-static int refuse_unexpected(const struct option_row *row, const char *option, const char *text,
-                             struct error *err)
-{
-    char *expected = fill_names(row, row->expected);
-    error_set(err, ERR_ARGUMENT, "%s %.200s: expected %s", option, text,
-              expected ? expected : row->expected);
-    free(expected);
-    return ERR_ARGUMENT;
-}
-
-static int read_word(const struct option_row *row, void *field, const char *option,
-                     const char *text, struct error *err)
-{
-    int index = 0;
-    if (options_word(&index, option, text, row->words, row->n_words, err)) {
-        return row->expected ? refuse_unexpected(row, option, text, err) : ERR_ARGUMENT;
-    }
-    *(unsigned *)field = (unsigned)index + (unsigned)row->least;
-    return 0;
-}
-
-static int read_bool(const struct option_row *row, void *field, const char *option,
-                     const char *text, struct error *err)
-{
-    static const char *const words[] = {"off", "on"};
-    int word = 1;
-    if (text && options_word(&word, option, text, words, 2, err)) return ERR_ARGUMENT;
-    *(bool *)field = (word == 1) != row->is_inverted;
-    return 0;
-}
-
-static int read_text(const struct option_row *row, void *field, const char *option,
-                     const char *text, struct error *err)
-{
-    if (row->is_known && !row->is_known(text)) return refuse_unexpected(row, option, text, err);
-    *(const char **)field = text;
-    return 0;
-}
-
-static int read_double(const struct option_row *row, double *field, const char *option,
-                       const char *text, struct error *err)
-{
-    float value = 0;
-    if (options_float(&value, option, text, (float)row->least, (float)row->most, err)) {
-        return ERR_ARGUMENT;
-    }
-    *field = (double)value;
-    return 0;
-}
-
-static int read_value(const struct option_row *row, char *fields, const char *option,
-                      const char *text, struct error *err)
-{
-    void *field = fields + row->field;
-    if (row->read) return row->read(field, option, text, err);
-    switch (row->kind) {
-    case OPTION_BOOL:
-        return read_bool(row, field, option, text, err);
-    case OPTION_INT:
-        return options_int(field, option, text, (int)row->least, (int)row->most, err);
-    case OPTION_U64:
-        return options_u64(field, option, text, err);
-    case OPTION_WORD:
-        return read_word(row, field, option, text, err);
-    case OPTION_FLOAT:
-        return options_float(field, option, text, (float)row->least, (float)row->most, err);
-    case OPTION_DOUBLE:
-        return read_double(row, field, option, text, err);
-    case OPTION_TEXT:
-        return read_text(row, field, option, text, err);
-    case OPTION_BY_READ:
-        break;
-    }
-    return error_set(err, ERR_ARGUMENT, "%s has no field", option);
-}
-
-/* Takes what was given, and not the default. text: NULL for a flag of the command line. */
-static int take_given(const struct option_row *row, char *fields, const char *option,
-                      const char *text, struct error *err)
-{
-    int rc = read_value(row, fields, option, text, err);
-    bool is_off = row->kind == OPTION_BOOL && !*(bool *)(fields + row->field);
-    if (!rc && row->also && !is_off) *(bool *)(fields + row->also) = true;
-    return rc;
-}
-
 static int take_value(const struct option_row *row, char *fields, const char *text,
                       struct error *err)
 {
-    char name[NAME_BYTES];
+    char name[OPTION_NAME_BYTES];
     snprintf(name, sizeof name, "--%s", row->name);
-    return take_given(row, fields, name, text, err);
-}
-
-/* The default of the row, or NULL. */
-static const char *standard_of(const struct option_row *row, char number[NAME_BYTES])
-{
-    if (!row->standard_int) return row->standard;
-    snprintf(number, NAME_BYTES, "%d", row->standard_int);
-    return number;
+    return option_value_take(row, fields, name, text, err);
 }
 
 static int store_standards(const struct reader *reader, struct error *err)
 {
     for (int i = 0; i < reader->n; i++) {
         const struct option_row *row = reader->entries[i].row;
-        char number[NAME_BYTES];
-        const char *standard = standard_of(row, number);
+        char number[OPTION_NAME_BYTES];
+        const char *standard = option_value_standard(row, number);
         int rc = 0;
-        if (standard) rc = read_value(row, reader->entries[i].fields, row->name, standard, err);
+        if (standard)
+            rc = option_value_read(row, reader->entries[i].fields, row->name, standard, err);
         if (rc) return rc;
     }
     return 0;
 }
 
 /* "OUTRIDER_WORKER_KV_TOKENS" */
-static void write_variable(const char *prefix, const char *name, char out[NAME_BYTES])
+static void write_variable(const char *prefix, const char *name, char out[OPTION_NAME_BYTES])
 {
-    snprintf(out, NAME_BYTES, "%s%s", prefix, name);
+    snprintf(out, OPTION_NAME_BYTES, "%s%s", prefix, name);
     for (char *at = out; *at; at++)
         *at = *at == '-' ? '_' : (char)toupper((unsigned char)*at);
+}
+
+/* Kubernetes sets ..._PORT for a service. */
+static bool has_variable(const struct option_program *program, const struct option_row *row)
+{
+    return program->variables && strcmp(row->name, "port") != 0;
 }
 
 static bool is_set(const char *variable)
@@ -190,22 +95,74 @@ static bool is_set(const char *variable)
     return text && *text;
 }
 
-static int read_environment(const struct reader *reader, struct error *err)
+static int read_environment(struct reader *reader, struct error *err)
 {
     const char *prefix = reader->program->variables;
     for (int i = 0; i < reader->n; i++) {
-        const struct entry *entry = &reader->entries[i];
+        struct entry *entry = &reader->entries[i];
         const char *variable = entry->row->variable;
-        char own[NAME_BYTES];
-        int rc = 0;
-        if (prefix) write_variable(prefix, entry->row->name, own);
-        if (prefix && is_set(own)) variable = own;
-        if (variable && is_set(variable) && !entry->is_given) {
-            rc = take_given(entry->row, entry->fields, variable, getenv(variable), err);
-        }
+        char own[OPTION_NAME_BYTES] = "";
+        if (has_variable(reader->program, entry->row))
+            write_variable(prefix, entry->row->name, own);
+        if (own[0] && is_set(own)) variable = own;
+        if (!variable || !is_set(variable) || entry->is_given) continue;
+        int rc = option_value_take(entry->row, entry->fields, variable, getenv(variable), err);
         if (rc) return rc;
+        entry->is_given = true;
     }
     return 0;
+}
+
+static struct entry *find_name(struct reader *reader, const char *name)
+{
+    for (int i = 0; i < reader->n; i++) {
+        const struct option_row *row = reader->entries[i].row;
+        bool is_old = row->old_name && strcmp(row->old_name, name) == 0;
+        if (is_old || strcmp(row->name, name) == 0) return &reader->entries[i];
+    }
+    return NULL;
+}
+
+static int refuse_key(const struct reader *reader, const struct option_given *given,
+                      struct error *err)
+{
+    const char *names[ROWS_MAX];
+    int n = 0;
+    for (int i = 0; i < reader->n; i++) {
+        if (!reader->entries[i].row->is_removed) names[n++] = reader->entries[i].row->name;
+    }
+    const char *nearest = option_names_nearest(given->name, names, n);
+    return error_set(err, ERR_ARGUMENT, "%s: '%.60s' is not an option%s%s%s --help", given->place,
+                     given->name, nearest ? "; do you mean " : "", nearest ? nearest : "",
+                     nearest ? "? See" : "; see");
+}
+
+/* YAML's other words for on and off. */
+static const char *switch_word(const char *text)
+{
+    static const char *const ons[] = {"true", "yes"}, *const offs[] = {"false", "no"};
+    for (int i = 0; i < 2; i++) {
+        if (strcasecmp(text, ons[i]) == 0) return "on";
+        if (strcasecmp(text, offs[i]) == 0) return "off";
+    }
+    return text;
+}
+
+/* Takes a value of the file unless the command line or the environment has given the option. */
+static int put_value(void *arg, const struct option_given *given, struct error *err)
+{
+    struct reader *reader = arg;
+    const struct entry *entry = find_name(reader, given->name);
+    char label[OPTION_NAME_BYTES * 4];
+    if (!entry) return refuse_key(reader, given, err);
+    if (entry->fields == (char *)reader) {
+        return error_set(err, ERR_ARGUMENT, "%s: a file cannot name another one", given->place);
+    }
+    if (entry->is_given) return 0;
+    bool is_switch = !entry->row->value || entry->row->kind == OPTION_BOOL;
+    snprintf(label, sizeof label, "%s: %s", given->place, given->name);
+    return option_value_take(entry->row, entry->fields, label,
+                             is_switch ? switch_word(given->value) : given->value, err);
 }
 
 int option_rows_words(const struct option_row *rows, const char *word)
@@ -252,21 +209,31 @@ static int find_group(struct reader *reader, const struct option_row *title)
     return reader->n_groups++;
 }
 
+static void collect_part(struct reader *reader, const struct option_row *rows, void *fields)
+{
+    int group = 0;
+    for (const struct option_row *row = rows; !is_end(row); row++) {
+        if (row->group) {
+            group = find_group(reader, row);
+            continue;
+        }
+        assert(reader->n < ROWS_MAX);
+        reader->entries[reader->n++] = (struct entry){.row = row, .fields = fields, .group = group};
+    }
+}
+
 static void collect_rows(struct reader *reader)
 {
     reader->n_groups = 1; /* 0: of rows before any title */
-    for (const struct option_part *part = reader->program->parts; part->rows; part++) {
-        int group = 0;
-        for (const struct option_row *row = part->rows; !is_end(row); row++) {
-            if (row->group) {
-                group = find_group(reader, row);
-                continue;
-            }
-            assert(reader->n < ROWS_MAX);
-            reader->entries[reader->n++] =
-                (struct entry){.row = row, .fields = part->fields, .group = group};
-        }
-    }
+    for (const struct option_part *part = reader->program->parts; part->rows; part++)
+        collect_part(reader, part->rows, part->fields);
+    if (reader->program->read_file) collect_part(reader, config_rows, reader);
+}
+
+static int flags_of(const struct option_row *row)
+{
+    if (row->is_unlisted) return OPTION_HIDDEN | OPTION_NAMES_SUGGESTED;
+    return row->is_removed ? OPTION_HIDDEN : 0;
 }
 
 static struct argp_option *add_row(struct argp_option *next, const struct option_row *row, int i,
@@ -276,7 +243,7 @@ static struct argp_option *add_row(struct argp_option *next, const struct option
                                    .key = row->letter ? row->letter : KEY_FIRST + i,
                                    .arg = row->value,
                                    .doc = row->help,
-                                   .flags = row->is_removed ? OPTION_HIDDEN : 0,
+                                   .flags = flags_of(row),
                                    .group = group};
     if (row->old_name) {
         *next++ = (struct argp_option){.name = row->old_name,
@@ -311,13 +278,24 @@ static struct entry *find_key(struct reader *reader, int key)
     return NULL;
 }
 
+void option_program_list(const struct option_program *program)
+{
+    for (const struct option_part *part = program->parts; part->rows; part++) {
+        for (const struct option_row *row = part->rows; !is_end(row); row++) {
+            if (row->group || row->is_removed) continue;
+            printf("%s\t%.1s\t%s\n", row->name, row->letter ? (char[]){(char)row->letter, 0} : "",
+                   row->value ? row->value : "");
+        }
+    }
+}
+
 /* ---- the help ---- */
 
 /* "; default OUTRIDER_HTTP from the environment, or 127.0.0.1:8000" */
 static void write_standard(const struct option_row *row, char *out, size_t size)
 {
-    char number[NAME_BYTES];
-    const char *standard = standard_of(row, number);
+    char number[OPTION_NAME_BYTES];
+    const char *standard = option_value_standard(row, number);
     out[0] = '\0';
     if (row->variable) {
         snprintf(out, size, "; default %s from the environment%s%s", row->variable,
@@ -352,7 +330,7 @@ static char *write_variables_help(const struct reader *reader)
     static const char text[] = "Options can be given in the environment, too, such as %s for --%s; "
                                "flags are on or off there. The command line goes first.";
     const struct option_row *row = NULL;
-    char variable[NAME_BYTES];
+    char variable[OPTION_NAME_BYTES];
     for (int i = 0; i < reader->n && !row; i++) {
         if (reader->entries[i].row->value) row = reader->entries[i].row;
     }
@@ -369,11 +347,11 @@ static char *fill_help(int key, const char *text, void *input)
 {
     struct reader *reader = input;
     const struct entry *entry = find_key(reader, key);
-    char standard[2 * NAME_BYTES + 40];
+    char standard[2 * OPTION_NAME_BYTES + 40];
     if (key == ARGP_KEY_HELP_EXTRA) return write_variables_help(reader);
     if (!text) return NULL;
     if (!entry) return fill_title(reader, text);
-    char *filled = fill_names(entry->row, text);
+    char *filled = option_value_fill(entry->row, text);
     write_standard(entry->row, standard, sizeof standard);
     if (!filled || !standard[0]) return filled;
     size_t len = strlen(filled), size = len + strlen(standard) + 1;
@@ -385,10 +363,13 @@ static char *fill_help(int key, const char *text, void *input)
 
 /* ---- the command line ---- */
 
-static int finish(const struct reader *reader)
+static int finish(struct reader *reader)
 {
     const struct option_part *parts = reader->program->parts;
     int n = 0, rc = read_environment(reader, reader->err);
+    if (!rc && reader->config) {
+        rc = reader->program->read_file(reader->config, put_value, reader, reader->err);
+    }
     while (parts[n].rows)
         n++;
     for (int i = n - 1; i >= 0 && !rc; i--) {

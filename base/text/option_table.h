@@ -49,6 +49,7 @@ struct option_row {
     size_t also;          /* offset of a bool that becomes true, too; 0: none */
     const char *old_name; /* goes on to work for one version, and is not in the help */
     bool is_removed;      /* the same of the whole option, whose reader notes that it was given */
+    bool is_unlisted;     /* is not in the help, because another program's help has it */
     const char *help;
 
     const char *group; /* no option: the rows after it belong to this title; help: an example */
@@ -77,24 +78,39 @@ struct option_part {
 
 enum { OPTION_PARTS_MAX = 24 };
 
+/* A value that a file gives an option: its name, and where that is, "FILE, line 3". The value has
+ * to last as long as the program. */
+struct option_given {
+    const char *name, *value, *place;
+};
+typedef int option_put(void *arg, const struct option_given *given, struct error *err);
+/* Calls put for each value of the file, and ends with its first failure. Errors: also those of
+ * reading. */
+typedef int option_file(const char *path, option_put *put, void *arg, struct error *err);
+
 struct option_program {
     const char *name; /* of a command, for the refusal of words; or NULL */
     /* "OUTRIDER_WORKER_": with this and its name in capitals, a variable of the environment gives
      * each option, before that of its row; flags are "on" or "off" there. NULL: none does.
-     * Kubernetes sets variables of the services of a namespace, so no option may be called port or
-     * begin with "service-" or "port-". */
+     * Kubernetes sets variables of the services of a namespace, so no option may begin with
+     * "service-" or "port-", and one that is called port has no variable but that of its row. */
     const char *variables;
-    const char *doc, *args_doc;                 /* of argp */
+    option_file *read_file;     /* reads the file that --config names; NULL: there is no --config */
+    const char *doc, *args_doc; /* of argp */
     struct option_part parts[OPTION_PARTS_MAX]; /* up to the first without rows */
     /* Takes a word that is no option, with the fields of the first part; NULL: there are none. */
     int (*take)(void *fields, char *word, struct error *err);
 };
 
-/* Stores defaults, then what environment and command line say; the last part finishes first. --help
- * and what argp itself refuses end the process. Errors: ERR_ARGUMENT; those of read, take and
- * finish. */
+/* Stores defaults, then what the command line says, for other options the environment, and for those
+ * that neither gives the file; the last part finishes first. --help and what argp itself refuses
+ * end the process. Errors: ERR_ARGUMENT; those of read, take, finish and read_file. */
 int option_program_parse(const struct option_program *program, int argc, char **argv,
                          struct error *err);
+
+/* Prints the options that other programs may pass on, a line each, with tabs between name, letter
+ * and the name of the value, either of which may be empty. */
+void option_program_list(const struct option_program *program);
 
 /* How many words of a command line the row that `word` names takes: 1, or 2 where its value is the
  * next word; 0 where it names none. For programs that pass other options on. */

@@ -1,20 +1,15 @@
-/* Starts the command with posix_spawn instead of fork, because gRPC's threads are running already.
- * setpriv (util-linux) makes the kernel send SIGTERM to the command if this process is killed. */
+/* Runs a command while a benchmark takes its measurements. */
 #include "client/bench/cluster.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-
-extern char **environ;
+#include "launch/apart.h"
 
 enum {
     COMMAND_BYTES = 8192,
@@ -43,42 +38,12 @@ static bool fill_in(char out[COMMAND_BYTES], const char *text, const char *name,
     return true;
 }
 
-/* Restores the default handling of signals in the child: this process blocks and awaits them. */
-static int set_signals(posix_spawnattr_t *attributes)
-{
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    return posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
-                                                    POSIX_SPAWN_SETSIGDEF) ||
-           posix_spawnattr_setpgroup(attributes, 0) ||
-           posix_spawnattr_setsigmask(attributes, &none) ||
-           posix_spawnattr_setsigdefault(attributes, &all);
-}
-
 static int spawn(struct bench_cluster *cluster, char *command, struct error *err)
 {
-    char setpriv[] = "setpriv", flag[] = "--pdeathsig", term[] = "TERM", shell[] = "/bin/sh",
-         c[] = "-c";
-    char *argv[] = {setpriv, flag, term, shell, c, command, NULL};
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attributes;
-    if (posix_spawn_file_actions_init(&files)) return error_set(err, ERR_NO_MEMORY, "no memory");
-    if (posix_spawnattr_init(&attributes)) {
-        posix_spawn_file_actions_destroy(&files);
-        return error_set(err, ERR_NO_MEMORY, "no memory");
-    }
-    int failure =
-        posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0) ||
-        posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0) ||
-        set_signals(&attributes);
-    failure =
-        failure ? ENOMEM : posix_spawnp(&cluster->pid, setpriv, &files, &attributes, argv, environ);
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attributes);
-    if (!failure) return 0;
-    cluster->pid = 0;
-    return error_set(err, ERR_IO, "--start: cannot run setpriv and /bin/sh: %s", strerror(failure));
+    static char shell[] = "/bin/sh", c[] = "-c";
+    char *const argv[] = {shell, c, command, NULL};
+    int rc = apart_start(&cluster->pid, argv, -1, err);
+    return rc ? error_wrap(err, "--start") : 0;
 }
 
 /* True once the shell has ended. It is reaped then, although its group may still have members. */

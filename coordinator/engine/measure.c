@@ -51,7 +51,9 @@ int engine_begin_measuring(struct engine *e, bool is_new, struct error *err)
     if (is_new) e->is_measured = take_saved(e);
     e->served_us = clock_now_us();
     if (e->is_measured || options.budget_us <= 0) return 0;
-    return calibration_open(&e->calibration, &options, err);
+    int rc = calibration_open(&e->calibration, &options, err);
+    if (!rc) log_line(LOG_LEVEL_INFO, "calibrating", "group=%s", engine_group(e)->group);
+    return rc;
 }
 
 void engine_end_measuring(struct engine *e)

@@ -1,0 +1,17 @@
+/* Programs that are started apart from this one, and end with it. By posix_spawn, so that they can be
+ * started beside threads. */
+#pragma once
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+
+/* Writes the path of the program of this name that is in this program's own folder. Errors:
+ * ERR_NOT_FOUND. */
+int apart_find(char *path, size_t size, const char *name, struct error *err);
+
+/* Starts argv in a process group of its own, without input, with default signals. It gets SIGTERM
+ * when the calling thread ends, however that happens. output: where its output and its errors go;
+ * -1: its output goes nowhere, and its errors where ours go. Errors: ERR_NO_MEMORY, ERR_IO. */
+int apart_start(pid_t *pid, char *const argv[], int output, struct error *err);
