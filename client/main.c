@@ -15,6 +15,7 @@ static int help_main(int argc, char **argv);
 static int version_main(int argc, char **argv);
 
 static const struct client_command commands[] = {
+    {"serve", serve_main}, /* client/serve/ */
     {"generate", generate_main},
     {"score", score_main},
     {"tokenize", tokenize_main},
@@ -41,6 +42,7 @@ static const struct client_command commands[] = {
 static const char doc[] =
     "Client of an Outrider cluster.\v"
     "Commands:\n"
+    "  serve       serve a model: workers and coordinator in one command\n"
     "  generate    continue a prompt, token by token as it comes\n"
     "  score       log-probabilities and perplexity of a text\n"
     "  tokenize    token ids of a text; local, needs no server\n"

@@ -57,7 +57,7 @@ outrider_room(skip FOLDERS client/skip LINK outrider_client outrider_model)
 outrider_room(replay FOLDERS client/replay LINK outrider_client outrider_model)
 outrider_room(heads FOLDERS client/heads LINK outrider_client outrider_model)
 # The command that starts and supervises the other programs.
-# outrider_room(serve FOLDERS client/serve LINK outrider_client outrider_config_file)
+outrider_room(serve FOLDERS client/serve LINK outrider_client outrider_config_file)
 
 foreach(program coordinator worker client)
   add_executable(outrider-${program} ${program}/main.c)
@@ -69,7 +69,7 @@ endforeach()
 # main.c opens the world of --target mpi; coordinator_open is given it.
 target_link_libraries(outrider-coordinator PRIVATE outrider_comm_mpi)
 target_link_libraries(outrider-client PRIVATE outrider_skip outrider_replay outrider_heads
-  )
+  outrider_serve)
 set_target_properties(outrider-client PROPERTIES OUTPUT_NAME outrider)
 
 add_executable(outrider-group launch/main.c)

@@ -63,7 +63,8 @@ static char **with_setpriv(char *const argv[])
     return words;
 }
 
-int apart_start(pid_t *pid, char *const argv[], int output, struct error *err)
+/* output: the end of a pipe that the program writes to; -1: there is none. */
+static int start(pid_t *pid, char *const argv[], int output, struct error *err)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
@@ -79,4 +80,18 @@ int apart_start(pid_t *pid, char *const argv[], int output, struct error *err)
     *pid = 0;
     if (failure == ENOMEM) return error_set(err, ERR_NO_MEMORY, "no memory to start %s", argv[0]);
     return error_set(err, ERR_IO, "cannot start %.200s by setpriv: %s", argv[0], strerror(failure));
+}
+
+int apart_start(pid_t *pid, char *const argv[], int *output, struct error *err)
+{
+    int ends[2];
+    *pid = 0;
+    if (!output) return start(pid, argv, -1, err);
+    *output = -1;
+    if (pipe2(ends, O_CLOEXEC)) return error_set(err, ERR_IO, "no pipe: %s", strerror(errno));
+    int rc = start(pid, argv, ends[1], err);
+    close(ends[1]);
+    if (rc) close(ends[0]);
+    if (!rc) *output = ends[0];
+    return rc;
 }

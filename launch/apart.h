@@ -12,6 +12,7 @@
 int apart_find(char *path, size_t size, const char *name, struct error *err);
 
 /* Starts argv in a process group of its own, without input, with default signals. It gets SIGTERM
- * when the calling thread ends, however that happens. output: where its output and its errors go;
- * -1: its output goes nowhere, and its errors where ours go. Errors: ERR_NO_MEMORY, ERR_IO. */
-int apart_start(pid_t *pid, char *const argv[], int output, struct error *err);
+ * when the calling thread ends, however that happens. *output: a pipe with what it prints, errors
+ * too, to be closed; with output NULL its errors go where ours go, and nothing else goes anywhere.
+ * Errors: ERR_NO_MEMORY, ERR_IO; *pid is 0 then. */
+int apart_start(pid_t *pid, char *const argv[], int *output, struct error *err);

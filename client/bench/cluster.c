@@ -42,7 +42,7 @@ static int spawn(struct bench_cluster *cluster, char *command, struct error *err
 {
     static char shell[] = "/bin/sh", c[] = "-c";
     char *const argv[] = {shell, c, command, NULL};
-    int rc = apart_start(&cluster->pid, argv, -1, err);
+    int rc = apart_start(&cluster->pid, argv, NULL, err);
     return rc ? error_wrap(err, "--start") : 0;
 }
 

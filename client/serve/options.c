@@ -1,0 +1,306 @@
+/* What was given is checked by the program that it is passed on to (--check), so that a value has
+ * one reader. */
+#include "client/serve/options.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/text/option_table.h"
+#include "client/client.h"
+#include "client/serve/helper.h"
+#include "config/config.h"
+
+enum {
+    PASSED_MAX = 192,
+    NAME_BYTES = 64,
+    LIST_BYTES = 16384,
+    WORKER = 1, /* as bits: to whom an option goes */
+    COORDINATOR = 2
+};
+
+/* An option that is passed on. */
+struct passed {
+    char name[NAME_BYTES], own_name[NAME_BYTES]; /* there and here */
+    char value[NAME_BYTES];                      /* what the help calls it */
+    unsigned to;
+    struct serve_options *options;
+};
+
+struct lists {
+    struct serve_options *options;
+    struct passed passed[PASSED_MAX];
+    struct option_row rows[PASSED_MAX + 8];
+    int n, n_rows;
+};
+
+/* ---- words ---- */
+
+int serve_words_add(struct serve_words *words, struct error *err, const char *format, ...)
+{
+    va_list arguments, copy;
+    va_start(arguments, format);
+    va_copy(copy, arguments);
+    int len = vsnprintf(NULL, 0, format, copy);
+    va_end(copy);
+    char *word = words->n < SERVE_WORDS_MAX ? malloc((size_t)len + 1) : NULL;
+    if (word) vsnprintf(word, (size_t)len + 1, format, arguments);
+    va_end(arguments);
+    if (!word && words->n < SERVE_WORDS_MAX) return error_set(err, ERR_NO_MEMORY, "no memory");
+    if (!word) return error_set(err, ERR_ARGUMENT, "more than %d options", SERVE_WORDS_MAX);
+    words->words[words->n++] = word;
+    return 0;
+}
+
+const char *serve_words_value(const struct serve_words *words, const char *name)
+{
+    size_t len = strlen(name);
+    for (int i = words->n - 1; i >= 0; i--) {
+        const char *word = words->words[i];
+        if (strncmp(word, "--", 2) != 0 || strncmp(word + 2, name, len) != 0) continue;
+        if (word[2 + len] == '=') return word + 3 + len;
+    }
+    return NULL;
+}
+
+/* ---- passing on ---- */
+
+/* A value of a file is not passed on where the environment has one for the program, which reads it
+ * by itself. place: "FILE, line 3: NAME", which no other option is called. */
+static bool environment_has(const char *program, const char *name)
+{
+    char variable[2 * NAME_BYTES];
+    snprintf(variable, sizeof variable, "OUTRIDER_%s_%s", program, name);
+    for (char *at = variable; *at; at++)
+        *at = *at == '-' ? '_' : (char)toupper((unsigned char)*at);
+    const char *value = getenv(variable);
+    return value && *value;
+}
+
+static int pass_one(struct serve_words *words, const struct passed *passed, const char *text,
+                    struct error *err)
+{
+    return text ? serve_words_add(words, err, "--%s=%s", passed->name, text)
+                : serve_words_add(words, err, "--%s", passed->name);
+}
+
+/* A flag has the values on and off in the environment and in files. */
+static int read_passed(void *field, const char *option, const char *text, struct error *err)
+{
+    const struct passed *passed = field;
+    struct serve_options *options = passed->options;
+    bool is_flag = !passed->value[0], is_of_file = strchr(option, ' ') != NULL;
+    int rc = 0;
+    if (is_flag && text) {
+        if (strcmp(text, "off") == 0) return 0;
+        if (strcmp(text, "on") != 0) {
+            return error_set(err, ERR_ARGUMENT, "%s: '%.60s' is not on or off", option, text);
+        }
+        text = NULL;
+    }
+    if (passed->to & WORKER && !(is_of_file && environment_has("WORKER", passed->name))) {
+        TRY(pass_one(&options->for_worker, passed, text, err));
+    }
+    if (passed->to & COORDINATOR && !(is_of_file && environment_has("COORDINATOR", passed->name))) {
+        TRY(pass_one(&options->for_coordinator, passed, text, err));
+    }
+out:
+    return rc;
+}
+
+static bool is_among(const char *name, const char *const *names)
+{
+    for (; *names; names++) {
+        if (strcmp(name, *names) == 0) return true;
+    }
+    return false;
+}
+
+/* Options that `outrider serve` gives itself. */
+static bool is_reserved(const char *name, unsigned to)
+{
+    static const char *const of_both[] = {"check", "config", "log-level", NULL};
+    static const char *const of_worker[] = {"model", "listen",    "ranks",   "rank",         "lead",
+                                            "lws",   "same-port", "network", "join-timeout", NULL};
+    static const char *const of_coordinator[] = {"target", "http", NULL};
+    return is_among(name, of_both) || is_among(name, to == WORKER ? of_worker : of_coordinator);
+}
+
+/* To whom an option goes that both have: where a model runs is asked of the target, and who may call
+ * is asked of the coordinator, because the workers listen at a socket of this user. */
+static unsigned receivers(const char *name)
+{
+    static const char *const worker[] = {"device",  "weights", "no-graphs", "all-reduce",
+                                         "threads", "pin",     NULL};
+    static const char *const coordinator[] = {"listen",          "head",    "metrics",
+                                              "tls-certificate", "tls-key", "tls-client-ca",
+                                              "insecure",        NULL};
+    if (is_among(name, worker)) return WORKER;
+    return is_among(name, coordinator) ? COORDINATOR : WORKER | COORDINATOR;
+}
+
+/* What the help says of the few that most callers need; the others are in the help of their
+ * program. */
+static const char *help_of(const char *name)
+{
+    static const char *const texts[][2] = {
+        {"draft", "draft model: a folder, a GGUF file or ORG/NAME; default none"},
+        {"head", "a head of the target that drafts: a folder or ORG/NAME"},
+        {"served-name", "what clients are told that the model is called"},
+        {"listen", "HOST:PORT or unix:PATH of gRPC; default 127.0.0.1:7070"},
+        {"draft-tokens", "guesses per round, at most; default what is measured to be fastest"},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (strcmp(name, texts[i][0]) == 0) return texts[i][1];
+    }
+    return NULL;
+}
+
+static struct passed *find_passed(struct lists *lists, const char *own_name)
+{
+    for (int i = 0; i < lists->n; i++) {
+        if (strcmp(lists->passed[i].own_name, own_name) == 0) return &lists->passed[i];
+    }
+    return NULL;
+}
+
+/* Adds a row; one that there is already goes to both. prefix: "" or "worker-". */
+static void add_row(struct lists *lists, const char *prefix, const char *name, const char *letter,
+                    const char *value, unsigned to)
+{
+    char own_name[NAME_BYTES];
+    snprintf(own_name, sizeof own_name, "%s%s", prefix, name);
+    if (lists->n == PASSED_MAX || find_passed(lists, own_name)) return;
+    struct passed *passed = &lists->passed[lists->n];
+    *passed = (struct passed){.to = to, .options = lists->options};
+    snprintf(passed->name, sizeof passed->name, "%s", name);
+    snprintf(passed->own_name, sizeof passed->own_name, "%s", own_name);
+    snprintf(passed->value, sizeof passed->value, "%s", value);
+    const char *help = *prefix ? NULL : help_of(name);
+    lists->rows[lists->n_rows++] =
+        (struct option_row){.name = passed->own_name,
+                            .letter = *prefix ? 0 : letter[0],
+                            .value = passed->value[0] ? passed->value : NULL,
+                            .read = read_passed,
+                            .field = (size_t)((char *)passed - (char *)lists->passed),
+                            .is_unlisted = !help,
+                            .help = help ? help : "passed on"};
+    lists->n++;
+}
+
+/* Reads a program's --list-options: "name\tletter\tVALUE" in each line. */
+static void add_list(struct lists *lists, char *text, unsigned to, const char *prefix)
+{
+    char *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char *letter = strchr(line, '\t'), *value = letter ? strchr(letter + 1, '\t') : NULL;
+        if (!value) continue;
+        *letter++ = *value++ = '\0';
+        if (is_reserved(line, to)) continue;
+        struct passed *there = find_passed(lists, line);
+        if (there && there->to != to) there->to = receivers(line);
+        add_row(lists, "", line, letter, value, to);
+        add_row(lists, prefix, line, letter, value, to);
+    }
+}
+
+/* ---- own options ---- */
+
+#define FIELD(member) OPTION_FIELD(struct serve_options, member)
+
+static const char *const levels[] = {"debug", "info", "warn", "error"}; /* in the enum's order */
+
+static const struct option_row rows[] = {
+    OPTION_GROUP("Serving", "--host=0.0.0.0 --port=9000 --keys=FILE"),
+    {"host", 0, "HOST", FIELD(host), .standard = "127.0.0.1",
+     .help = "name or address where HTTP is served; other machines reach 0.0.0.0, which wants "
+             "--keys or --insecure"},
+    {"port", 0, "PORT", FIELD(port), .least = 0, .most = 65535, .standard_int = 8000,
+     .variable = "OUTRIDER_SERVE_HTTP_PORT",
+     .help = "of HTTP: OpenAI's API, the page and the metrics; 0 = one that is free"},
+    OPTION_GROUP("Models", "--draft=FOLDER -T 2"),
+    {"model", 'm', "MODEL", FIELD(model),
+     .help = "the same as MODEL, for files of options and the environment"},
+    {"ranks", 'T', "N", FIELD(n_ranks), .least = 1, .most = RANKS_MAX, .standard_int = 1,
+     .help = "processes that share the model; more than one need mpirun"},
+    OPTION_GROUP("Log", "--log=FILE"),
+    {"log", 0, "FILE", FIELD(log),
+     .help = "append the log of all programs to FILE; - = print it on the standard error; default "
+             "none, but warnings are printed"},
+    {"log-level", 0, "LEVEL", FIELD(log_level), .words = levels, .n_words = 4, .standard = "info",
+     .expected = "debug, info, warn or error", .help = "of --log: debug, info, warn, error"},
+    OPTION_GROUP("Before a start", "--check"),
+    {"check", 0, NULL, FIELD(is_check),
+     .help = "start nothing: see whether model and options can be, and print how many ranks can "
+             "share the model"},
+    {0},
+};
+
+static const char doc[] =
+    "Serves a model until Ctrl-C: workers and coordinator, which are started again when they "
+    "die.\v"
+    "MODEL is a folder, a GGUF file, or ORG/NAME in the Hugging Face cache (`outrider list`). All "
+    "other options of outrider-worker and outrider-coordinator are passed on by their own names, "
+    "such as --kv-tokens=65536. Of those that both have, --device, --weights, --threads, --pin, "
+    "--no-graphs and --all-reduce are the workers', --listen, --metrics, --insecure and --tls-... "
+    "the coordinator's, and others go to both; --worker-NAME and --coordinator-NAME are for one "
+    "of them.\n\n"
+    "Exit status: 0 ended by a signal, 1 failure, 2 wrong command line, 78 no start can succeed, "
+    "because a model or a file is missing or is not supported.";
+
+static int take_model(void *fields, char *word, struct error *err)
+{
+    struct serve_options *options = fields;
+    return client_take_argument(&options->model, word, "MODEL", err);
+}
+
+static int read_list(struct lists *lists, char *program, unsigned to, const char *prefix,
+                     struct error *err)
+{
+    static char list_options[] = "--list-options";
+    static char text[LIST_BYTES];
+    char *const words[] = {program, list_options, NULL};
+    int status, rc = 0;
+    TRY(helper_run(words, text, sizeof text, &status, err));
+    if (status) {
+        rc = error_set(err, ERR_UNSUPPORTED, "%.200s is of another version than this program",
+                       program);
+        goto out;
+    }
+    add_list(lists, text, to, prefix);
+out:
+    return rc;
+}
+
+int serve_options_read(struct serve_options *options, int argc, char **argv, struct error *err)
+{
+    static struct lists lists;
+    int rc = 0;
+    lists = (struct lists){.options = options};
+    TRY(helper_find(options->worker, sizeof options->worker, "outrider-worker", err));
+    TRY(helper_find(options->coordinator, sizeof options->coordinator, "outrider-coordinator",
+                    err));
+    TRY(helper_find(options->group, sizeof options->group, "outrider-group", err));
+    lists.rows[lists.n_rows++] = (struct option_row)OPTION_GROUP("Models", "--draft=FOLDER -T 2");
+    TRY(read_list(&lists, options->worker, WORKER, "worker-", err));
+    TRY(read_list(&lists, options->coordinator, COORDINATOR, "coordinator-", err));
+    const struct option_program program = {
+        .variables = "OUTRIDER_SERVE_",
+        .read_file = config_read,
+        .name = "serve",
+        .doc = doc,
+        .args_doc = "MODEL",
+        .parts = {{rows, options, NULL}, {lists.rows, lists.passed, NULL}},
+        .take = take_model};
+    TRY(option_program_parse(&program, argc, argv, err));
+    if (!options->model) {
+        rc = error_set(err, ERR_ARGUMENT,
+                       "no model: name a folder, a GGUF file or ORG/NAME; 'outrider list' shows "
+                       "those of the Hugging Face cache");
+    }
+out:
+    return rc;
+}
