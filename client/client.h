@@ -34,6 +34,7 @@ enum client_status {
 
 /* argv[0] is the name for messages, such as "outrider generate". */
 int serve_main(int argc, char **argv);
+int model_list_main(int argc, char **argv);
 int generate_main(int argc, char **argv);
 int score_main(int argc, char **argv);
 int tokenize_main(int argc, char **argv);

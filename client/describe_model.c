@@ -265,3 +265,21 @@ out:
     model_close(&m);
     return rc;
 }
+
+int describe_model_facts(struct model_facts *facts, const char *model, struct error *err)
+{
+    struct local_model m = {0};
+    int rc = 0;
+    *facts = (struct model_facts){.is_head = false};
+    TRY(open_either(&m, model, err));
+    count(&m);
+    snprintf(facts->architecture, sizeof facts->architecture, "%s",
+             checkpoint_config(m.ck)->architecture);
+    facts->weight_bytes = m.n_bytes;
+    facts->n_parameters = m.n_parameters;
+    facts->is_head = checkpoint_head(m.ck) != NULL;
+    facts->is_gguf = checkpoint_is_gguf(m.ck);
+out:
+    model_close(&m);
+    return rc;
+}

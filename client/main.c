@@ -16,6 +16,7 @@ static int version_main(int argc, char **argv);
 
 static const struct client_command commands[] = {
     {"serve", serve_main}, /* client/serve/ */
+    {"list", model_list_main},
     {"generate", generate_main},
     {"score", score_main},
     {"tokenize", tokenize_main},
@@ -43,6 +44,7 @@ static const char doc[] =
     "Client of an Outrider cluster.\v"
     "Commands:\n"
     "  serve       serve a model: workers and coordinator in one command\n"
+    "  list        models of the Hugging Face cache and of folders; local\n"
     "  generate    continue a prompt, token by token as it comes\n"
     "  score       log-probabilities and perplexity of a text\n"
     "  tokenize    token ids of a text; local, needs no server\n"

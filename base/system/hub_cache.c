@@ -271,3 +271,18 @@ bool hub_cache_is_root(const char *folder, char *name, size_t size)
     if (open) closedir(open);
     return found;
 }
+
+void hub_cache_list(char path[HUB_PATH_BYTES], void (*take)(void *arg, const char *name), void *arg)
+{
+    char name[HUB_NAME_BYTES + 1];
+    struct dirent *entry;
+    path[0] = '\0';
+    if (!find_cache(path)) return;
+    DIR *open = opendir(path);
+    while (open && (entry = readdir(open))) {
+        if (read_folder_name(entry->d_name, strlen(entry->d_name), name, sizeof name)) {
+            take(arg, name);
+        }
+    }
+    if (open) closedir(open);
+}

@@ -30,3 +30,8 @@ void hub_cache_advice(const char *folder, char *text, size_t size);
 
 /* True if the folder is a cache: it has the top folder of a model, which name[size] is set to. */
 bool hub_cache_is_root(const char *folder, char *name, size_t size);
+
+/* Calls take with ORG/NAME of each model of the cache, in no order, and writes where the cache is
+ * into path, "" if the environment does not say. */
+void hub_cache_list(char path[HUB_PATH_BYTES], void (*take)(void *arg, const char *name),
+                    void *arg);

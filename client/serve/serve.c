@@ -84,7 +84,7 @@ out:
 
 /* ---- before a start ---- */
 
-/* The sentence of a program, without its name. */
+/* The sentence of a program, without its name and without --http, which its caller did not give. */
 static const char *sentence_of(char *text)
 {
     size_t len = strlen(text);
@@ -93,7 +93,8 @@ static const char *sentence_of(char *text)
     char *line = strrchr(text, '\n'), *colon;
     line = line ? line + 1 : text;
     colon = strncmp(line, "outrider-", 9) == 0 ? strstr(line, ": ") : NULL;
-    return colon ? colon + 2 : line;
+    if (colon) line = colon + 2;
+    return strncmp(line, "--http ", 7) == 0 ? line + 7 : line;
 }
 
 /* Lets a program check its command line. Sets *status if it refuses it. */
@@ -148,7 +149,7 @@ static int check_doors(const struct serve *s, struct error *err)
     const char *listen = serve_words_value(&s->options.for_coordinator, "listen");
     int rc = 0;
     if (!listen) listen = getenv("OUTRIDER_COORDINATOR_LISTEN");
-    TRY(door_check_free(serve_words_value(&s->coordinator, "http"), "--port", err));
+    TRY(door_check_free(serve_words_value(&s->coordinator, "http"), "--host or --port", err));
     TRY(door_check_free(listen && *listen ? listen : CLIENT_ADDRESS_DEFAULT,
                         "--listen (the address of gRPC)", err));
 out:
