@@ -8,7 +8,7 @@
 #include "base/system/program.h"
 #include "comm/comm_mpi.h"
 #include "comm/roster.h"
-#include "config/config.h"
+#include "config/config_file.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/credentials.h"
 #include "coordinator/engine/engine.h"
@@ -443,7 +443,7 @@ int main(int argc, char **argv)
     static struct arguments args = {.options = {.n_draft = -1}};
     const struct option_program options = {
         .variables = "OUTRIDER_COORDINATOR_",
-        .read_file = config_read,
+        .read_file = config_file_read,
         .doc = "Serves a target model with speculative decoding.",
         .parts = {{rows, &args, check_options},
                   {backend_rows, &args.options.backend, NULL},

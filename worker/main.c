@@ -7,7 +7,7 @@
 #include "access/reach.h"
 #include "base/limits.h"
 #include "base/system/program.h"
-#include "config/config.h"
+#include "config/config_file.h"
 #include "model/backend/options.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/projection.h"
@@ -223,7 +223,7 @@ int main(int argc, char **argv)
     static struct arguments args;
     const struct option_program options = {
         .variables = "OUTRIDER_WORKER_",
-        .read_file = config_read,
+        .read_file = config_file_read,
         .doc = "Serves one tensor-parallel rank of the target model.",
         .parts = {{rows, &args, finish_options},
                   {backend_rows, &args.options.backend, NULL},

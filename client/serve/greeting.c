@@ -10,11 +10,10 @@
 
 void greeting_open(struct greeting *greeting, const struct serve_options *options)
 {
-    const struct serve_words *words = &options->for_coordinator;
     *greeting = (struct greeting){
-        .served_name = serve_words_value(words, "served-name"),
-        .has_tls = serve_words_value(words, "tls-certificate") != NULL,
-        .has_keys = serve_words_value(words, "keys") != NULL,
+        .served_name = serve_value_of_coordinator(options, "served-name"),
+        .has_tls = serve_value_of_coordinator(options, "tls-certificate") != NULL,
+        .has_keys = serve_value_of_coordinator(options, "keys") != NULL,
     };
 }
 

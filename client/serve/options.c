@@ -12,7 +12,7 @@
 #include "base/text/option_table.h"
 #include "client/client.h"
 #include "client/serve/helper.h"
-#include "config/config.h"
+#include "config/config_file.h"
 
 enum {
     PASSED_MAX = 192,
@@ -68,16 +68,27 @@ const char *serve_words_value(const struct serve_words *words, const char *name)
 
 /* ---- passing on ---- */
 
-/* A value of a file is not passed on where the environment has one for the program, which reads it
- * by itself. place: "FILE, line 3: NAME", which no other option is called. */
-static bool environment_has(const char *program, const char *name)
+/* The value of OUTRIDER_PROGRAM_NAME; NULL: it is not set, or empty. */
+static const char *environment_value(const char *program, const char *name)
 {
     char variable[2 * NAME_BYTES];
     snprintf(variable, sizeof variable, "OUTRIDER_%s_%s", program, name);
     for (char *at = variable; *at; at++)
         *at = *at == '-' ? '_' : (char)toupper((unsigned char)*at);
     const char *value = getenv(variable);
-    return value && *value;
+    return value && *value ? value : NULL;
+}
+
+const char *serve_value_of_worker(const struct serve_options *options, const char *name)
+{
+    const char *value = serve_words_value(&options->for_worker, name);
+    return value ? value : environment_value("WORKER", name);
+}
+
+const char *serve_value_of_coordinator(const struct serve_options *options, const char *name)
+{
+    const char *value = serve_words_value(&options->for_coordinator, name);
+    return value ? value : environment_value("COORDINATOR", name);
 }
 
 static int pass_one(struct serve_words *words, const struct passed *passed, const char *text,
@@ -87,7 +98,9 @@ static int pass_one(struct serve_words *words, const struct passed *passed, cons
                 : serve_words_add(words, err, "--%s", passed->name);
 }
 
-/* A flag has the values on and off in the environment and in files. */
+/* A flag has the values on and off in the environment and in files. A value of a file is not passed
+ * on where the environment has one for the program, which reads it by itself. option is then
+ * "FILE, line 3: NAME", with a blank as no other option has. */
 static int read_passed(void *field, const char *option, const char *text, struct error *err)
 {
     const struct passed *passed = field;
@@ -101,10 +114,11 @@ static int read_passed(void *field, const char *option, const char *text, struct
         }
         text = NULL;
     }
-    if (passed->to & WORKER && !(is_of_file && environment_has("WORKER", passed->name))) {
+    if (passed->to & WORKER && !(is_of_file && environment_value("WORKER", passed->name))) {
         TRY(pass_one(&options->for_worker, passed, text, err));
     }
-    if (passed->to & COORDINATOR && !(is_of_file && environment_has("COORDINATOR", passed->name))) {
+    if (passed->to & COORDINATOR &&
+        !(is_of_file && environment_value("COORDINATOR", passed->name))) {
         TRY(pass_one(&options->for_coordinator, passed, text, err));
     }
 out:
@@ -289,7 +303,7 @@ int serve_options_read(struct serve_options *options, int argc, char **argv, str
     TRY(read_list(&lists, options->coordinator, COORDINATOR, "coordinator-", err));
     const struct option_program program = {
         .variables = "OUTRIDER_SERVE_",
-        .read_file = config_read,
+        .read_file = config_file_read,
         .name = "serve",
         .doc = doc,
         .args_doc = "MODEL",

@@ -35,3 +35,8 @@ int serve_words_add(struct serve_words *words, struct error *err, const char *fo
 
 /* The value of the last word "--NAME=VALUE" of this name; NULL: there is none. */
 const char *serve_words_value(const struct serve_words *words, const char *name);
+
+/* What the worker, or the coordinator, will take for an option that was passed on, or that the
+ * environment gives it; NULL: its default. */
+const char *serve_value_of_worker(const struct serve_options *options, const char *name);
+const char *serve_value_of_coordinator(const struct serve_options *options, const char *name);

@@ -39,6 +39,8 @@ void screen_show(struct screen *screen, const char *text, const char *detail, in
     }
     long long seconds = (long long)(now_ms - screen->since_ms) / 1000;
     snprintf(line, sizeof line, "%s%s%s ... %lld s", text, *detail ? ", " : "", detail, seconds);
+    if (screen->is_shown && strcmp(screen->line, line) == 0) return;
+    snprintf(screen->line, sizeof screen->line, "%s", line);
     fprintf(stderr, "\r%.*s\033[K", columns() - 1, line);
     fflush(stderr);
     screen->is_shown = true;

@@ -10,7 +10,7 @@ enum { SCREEN_TEXT_BYTES = 256 };
 
 struct screen {
     bool is_terminal, is_shown; /* a line that changes stands there */
-    char text[SCREEN_TEXT_BYTES];
+    char text[SCREEN_TEXT_BYTES], line[2 * SCREEN_TEXT_BYTES];
     int64_t since_ms;
 };
 

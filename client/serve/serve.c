@@ -72,9 +72,10 @@ static int make_commands(struct serve *s, struct error *err)
     TRY(add_targets(s, err));
     TRY(add_http(s, err));
     TRY(serve_words_add(&s->coordinator, err, "--log-level=%s", level_of(s)));
-    const char *draft = serve_words_value(&o->for_coordinator, "draft");
+    const char *draft = serve_value_of_coordinator(o, "draft");
     if (!draft) TRY(serve_words_add(&s->coordinator, err, "--draft=none"));
-    if (!draft || strcmp(draft, "none") == 0) {
+    bool has_tokenizer = serve_value_of_coordinator(o, "tokenizer") != NULL;
+    if (!has_tokenizer && (!draft || strcmp(draft, "none") == 0)) {
         TRY(serve_words_add(&s->coordinator, err, "--tokenizer=%s", o->model));
     }
     TRY(add_all(&s->coordinator, &o->for_coordinator, err));
@@ -146,12 +147,11 @@ static bool is_in_path(const char *name)
 
 static int check_doors(const struct serve *s, struct error *err)
 {
-    const char *listen = serve_words_value(&s->options.for_coordinator, "listen");
+    const char *listen = serve_value_of_coordinator(&s->options, "listen");
     int rc = 0;
-    if (!listen) listen = getenv("OUTRIDER_COORDINATOR_LISTEN");
     TRY(door_check_free(serve_words_value(&s->coordinator, "http"), "--host or --port", err));
-    TRY(door_check_free(listen && *listen ? listen : CLIENT_ADDRESS_DEFAULT,
-                        "--listen (the address of gRPC)", err));
+    TRY(door_check_free(listen ? listen : CLIENT_ADDRESS_DEFAULT, "--listen (the address of gRPC)",
+                        err));
 out:
     return rc;
 }

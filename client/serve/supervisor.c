@@ -213,8 +213,8 @@ static void come_up(struct supervisor *s)
 static void show_progress(struct supervisor *s)
 {
     char text[SCREEN_TEXT_BYTES], detail[40] = "";
-    const char *draft = serve_words_value(&s->options->for_coordinator, "draft");
-    if (!draft) draft = serve_words_value(&s->options->for_coordinator, "head");
+    const char *draft = serve_value_of_coordinator(s->options, "draft");
+    if (!draft) draft = serve_value_of_coordinator(s->options, "head");
     if (s->n_ready < s->options->n_ranks) {
         snprintf(text, sizeof text, "loading %.200s", s->options->model);
         if (s->options->n_ranks > 1) {
@@ -235,15 +235,11 @@ static void show_progress(struct supervisor *s)
 
 static int drain_ms(const struct supervisor *s)
 {
-    static const char *const variables[] = {"OUTRIDER_WORKER_DRAIN_TIMEOUT",
-                                            "OUTRIDER_COORDINATOR_DRAIN_TIMEOUT"};
-    const struct serve_words *const words[] = {&s->options->for_worker,
-                                               &s->options->for_coordinator};
+    const char *const texts[] = {serve_value_of_worker(s->options, "drain-timeout"),
+                                 serve_value_of_coordinator(s->options, "drain-timeout")};
     int most = DRAIN_S;
     for (int i = 0; i < 2; i++) {
-        const char *text = serve_words_value(words[i], "drain-timeout");
-        if (!text) text = getenv(variables[i]);
-        int seconds = text ? atoi(text) : 0;
+        int seconds = texts[i] ? atoi(texts[i]) : 0;
         if (seconds > most) most = seconds;
     }
     return most * 1000 + GRACE_MS;
@@ -361,6 +357,7 @@ int supervisor_run(const struct serve_options *options, const struct serve_words
         screen_say(&s.screen, "%s", err.text);
         return SUPERVISOR_FAILED;
     }
+    show_progress(&s);
     start(&s, &s.group);
     if (!s.is_stopping) start(&s, &s.coordinator);
     loop(&s);

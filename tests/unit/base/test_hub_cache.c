@@ -210,6 +210,28 @@ START_TEST(folders_of_the_cache_have_the_name_of_their_model)
 }
 END_TEST
 
+static void count_model(void *arg, const char *name)
+{
+    int *counts = arg;
+    counts[0]++;
+    if (strcmp(name, "some/small-1.5") == 0) counts[1]++;
+}
+
+START_TEST(all_models_of_the_cache_are_listed)
+{
+    int counts[2] = {0};
+    make_cache();
+    make("datasets--some--texts/refs/main", "abc");
+    hub_cache_list(path, count_model, counts);
+    ck_assert_str_eq(path, root);
+    ck_assert(counts[0] == 3 && counts[1] == 1);
+    setenv("HF_HUB_CACHE", "/nowhere", 1);
+    hub_cache_list(path, count_model, counts);
+    ck_assert_int_eq(counts[0], 3);
+    remove_cache();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("hub_cache");
@@ -222,6 +244,7 @@ int main(void)
     tcase_add_test(tcase, the_environment_says_where_the_cache_is);
     tcase_add_test(tcase, a_path_too_long_is_an_error);
     tcase_add_test(tcase, folders_of_the_cache_have_the_name_of_their_model);
+    tcase_add_test(tcase, all_models_of_the_cache_are_listed);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -1,5 +1,5 @@
 /* Reads files of options with libyaml. */
-#include "config/config.h"
+#include "config/config_file.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -140,7 +140,7 @@ out:
     return rc;
 }
 
-int config_read(const char *path, option_put *put, void *arg, struct error *err)
+int config_file_read(const char *path, option_put *put, void *arg, struct error *err)
 {
     struct config c = {.path = path, .put = put, .arg = arg};
     FILE *file = fopen(path, "rb");

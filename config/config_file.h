@@ -12,4 +12,4 @@
 
 /* For read_file of a program: reads the file at path. The values are kept until the process ends.
  * Errors: ERR_NOT_FOUND, ERR_IO; ERR_ARGUMENT the file is not such a mapping; those of put. */
-int config_read(const char *path, option_put *put, void *arg, struct error *err);
+int config_file_read(const char *path, option_put *put, void *arg, struct error *err);
