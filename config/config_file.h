@@ -1,5 +1,5 @@
-/* Files of options, in YAML: a mapping of an option's name to its value, or to a list of values where
- * the option may be given again.
+/* Files of options, in YAML: a mapping of an option's name to its value, or to a list of values
+ * where the option may be given again.
  *
  *   kv-tokens: 65536
  *   metrics-vllm: on

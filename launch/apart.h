@@ -1,5 +1,5 @@
-/* Programs that are started apart from this one, and end with it. By posix_spawn, so that they can be
- * started beside threads. */
+/* Programs that are started apart from this one, and end with it. By posix_spawn, so that they can
+ * be started beside threads. */
 #pragma once
 
 #include <stddef.h>

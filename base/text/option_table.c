@@ -38,7 +38,7 @@ struct reader {
     struct error *err;
 };
 
-/* Of every program that reads a file of options. */
+/* The option of every program that reads a file of options. */
 static const struct option_row config_rows[] = {
     OPTION_GROUP("Before a start", "--check"),
     {"config", 0, "FILE", OPTION_FIELD(struct reader, config),

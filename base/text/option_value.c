@@ -1,4 +1,4 @@
-/* What a row of an option table makes of a text. */
+/* Reads texts as the values of rows of an option table. */
 #include "base/text/option_value.h"
 
 #include <stdio.h>

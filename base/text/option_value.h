@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#include "base/text/option_table.h"
+#include "base/text/option_row.h"
 
 enum { OPTION_NAME_BYTES = 64 };
 

@@ -1,4 +1,4 @@
-/* What `outrider serve` prints when it serves: the address, and how to ask there. */
+/* The lines that `outrider serve` prints when it serves: the address, and how to ask there. */
 #pragma once
 
 #include <stdbool.h>

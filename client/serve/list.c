@@ -70,7 +70,7 @@ static bool is_there(const char *folder, const char *name)
     return len < (int)sizeof path && stat(path, &st) == 0;
 }
 
-/* Of a split model, the first of its files. */
+/* True for a GGUF file, and of a split model for its first file. */
 static bool is_gguf(const char *name)
 {
     const char *of = strstr(name, "-of-");

@@ -1,5 +1,5 @@
-/* What was given is checked by the program that it is passed on to (--check), so that a value has
- * one reader. */
+/* Reads own options, and passes others on. A value is checked by the program that it is passed on
+ * to (--check), so that it has one reader. */
 #include "client/serve/options.h"
 
 #include <ctype.h>
@@ -143,8 +143,9 @@ static bool is_reserved(const char *name, unsigned to)
     return is_among(name, of_both) || is_among(name, to == WORKER ? of_worker : of_coordinator);
 }
 
-/* To whom an option goes that both have: where a model runs is asked of the target, and who may call
- * is asked of the coordinator, because the workers listen at a socket of this user. */
+/* Says to whom an option goes that both have. Those about where a model runs are for the target,
+ * and those about who may call are for the coordinator, because the workers listen at a socket of
+ * this user. */
 static unsigned receivers(const char *name)
 {
     static const char *const worker[] = {"device",  "weights", "no-graphs", "all-reduce",
@@ -156,7 +157,7 @@ static unsigned receivers(const char *name)
     return is_among(name, coordinator) ? COORDINATOR : WORKER | COORDINATOR;
 }
 
-/* What the help says of the few that most callers need; the others are in the help of their
+/* Returns the help of the few options that most callers need; NULL: it is in the help of their
  * program. */
 static const char *help_of(const char *name)
 {

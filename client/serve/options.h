@@ -36,7 +36,7 @@ int serve_words_add(struct serve_words *words, struct error *err, const char *fo
 /* The value of the last word "--NAME=VALUE" of this name; NULL: there is none. */
 const char *serve_words_value(const struct serve_words *words, const char *name);
 
-/* What the worker, or the coordinator, will take for an option that was passed on, or that the
- * environment gives it; NULL: its default. */
+/* The value that the worker, or the coordinator, takes for an option that was passed on, or that
+ * the environment gives it; NULL: its default. */
 const char *serve_value_of_worker(const struct serve_options *options, const char *name);
 const char *serve_value_of_coordinator(const struct serve_options *options, const char *name);

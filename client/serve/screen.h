@@ -1,6 +1,5 @@
-/* What `outrider serve` shows while it starts: one line that changes on a terminal, and a line for
- * each thing that is done elsewhere, without control codes. On the standard error, but for the
- * address. */
+/* The progress of `outrider serve`, on the standard error: one line that changes on a terminal, and
+ * elsewhere a line for each step of the start, without control codes. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,7 +8,8 @@
 enum { SCREEN_TEXT_BYTES = 256 };
 
 struct screen {
-    bool is_terminal, is_shown; /* a line that changes stands there */
+    bool is_terminal;
+    bool is_shown; /* the line that changes */
     char text[SCREEN_TEXT_BYTES], line[2 * SCREEN_TEXT_BYTES];
     int64_t since_ms;
 };

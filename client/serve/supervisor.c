@@ -268,8 +268,8 @@ static void go_on_stopping(struct supervisor *s)
     if (s->status == 0) s->status = SUPERVISOR_FAILED;
 }
 
-/* The second signal ends what is still running at once, unless it is the first one again: a terminal
- * and a shell, or timeout(1), may both send it. */
+/* The second signal ends what is still running at once, unless it is the first one again: a
+ * terminal and a shell, or timeout(1), may both send it. */
 static void take_signals(struct supervisor *s)
 {
     struct signalfd_siginfo info;

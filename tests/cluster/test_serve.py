@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=client beside=yes timeout=600
 """outrider serve: one command from a model to answers, which survives its programs, says in one
-sentence what cannot be, and leaves nobody behind.
+sentence what cannot be, and leaves no process.
 
 Usage: test_serve.py BUILD_FOLDER"""
 import json
@@ -200,7 +200,7 @@ class Options(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix="config-") as folder:
             path = os.path.join(folder, "serve.yaml")
             for content, text in (
-                    ("kv-tokns: 4\n", "line 1: 'kv-tokns' is not an option; do you mean kv-tokens?"),
+                    ("kv-tokns: 4\n", "line 1: 'kv-tokns' is not an option; do you mean kv-tok"),
                     ("port: 8000\nqueue: many\n", "--queue: 'many' is not"),
                     ("port: many\n", "line 1: port: 'many' is not a whole number"),
                     ("port:\n", "line 1: port has no value"),

@@ -22,7 +22,7 @@ START_TEST(a_line_of_text_has_its_fields)
     ck_assert_str_eq(event.name, "failed");
     ck_assert_str_eq(field("reason"), "format");
     ck_assert_str_eq(field("text"), "a \"b\" http=no \\ c");
-    ck_assert_str_eq(field("http"), "1.2.3.4:5"); /* not what stands within quotes */
+    ck_assert_str_eq(field("http"), "1.2.3.4:5"); /* not the one within quotes */
     ck_assert_str_eq(field("htt"), "");
     ck_assert(log_event_read(&event, "2026-11-28T01:28:46.716Z info outrider-worker[42] ready"));
     ck_assert_str_eq(event.name, "ready");
