@@ -156,8 +156,8 @@ static void take_end(struct supervisor *s, struct part *part, int status)
 {
     char how[40];
     bool is_final = status == USAGE || status == PROGRAM_NO_RESTART;
-    const char *reason = part->reason, *colon = *reason ? ": " : "";
     part_read(part, take_line, s);
+    const char *reason = part->reason, *colon = *reason ? ": " : "";
     part_close(part);
     forget(s, part);
     if (s->is_stopping) return;

@@ -110,6 +110,19 @@ class Serving(unittest.TestCase):
             self.assertEqual(served.text(), want)
             self.check_end(served)
 
+    def test_a_killed_outrider_group_leaves_no_rank_and_is_started_again(self):
+        """The next start but one removes the folders of mpirun (launch/scratch.h)."""
+        with serve(TARGET, "-T", "2") as served:
+            served.wait()
+            group, = served.pids("outrider-group")
+            before = served.pids("outrider-worker")
+            os.kill(group, signal.SIGKILL)
+            served.wait_said("serving again")
+            wait_until(lambda: not any(is_alive(pid) for pid in before), 15, "the ranks have ended")
+            self.assertTrue(served.text())
+            self.assertEqual(served.end(), 0)
+            served.wait_gone()
+
     def test_a_group_whose_model_is_gone_is_not_started_again(self):
         with tempfile.TemporaryDirectory(prefix="model-") as folder:
             model = os.path.join(folder, "tales")
