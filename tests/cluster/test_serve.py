@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 import tales_gguf
@@ -143,6 +144,23 @@ class Serving(unittest.TestCase):
                 self.assertGreaterEqual(len(everyone), n_ranks + 1)
                 served.process.kill()
                 served.wait_gone()
+
+    def test_a_text_is_finished_before_the_end(self):
+        with serve(TARGET, "--draft", DRAFT, "--drain-timeout", "300") as served:
+            served.wait()
+            body = {"prompt": "Once upon a time", "max_tokens": 900, "temperature": 0,
+                    "stream": True, "ignore_eos": True, "outrider": {"n_draft": 0}}
+            request = urllib.request.Request(served.url + "/v1/completions",
+                                             json.dumps(body).encode(),
+                                             {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=bound(300)) as answer:
+                self.assertTrue(answer.readline().startswith(b"data: "))
+                served.family()
+                served.process.send_signal(signal.SIGTERM)
+                rest = answer.read().decode()
+            self.assertTrue(rest.endswith("data: [DONE]\n\n"), rest[-200:])
+            self.assertEqual(served.process.wait(bound(30)), 0)
+            served.wait_gone()
 
     def test_it_can_be_ended_while_it_starts(self):
         with serve(TARGET, "-T", "2", "--draft", DRAFT) as served:
