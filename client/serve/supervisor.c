@@ -21,6 +21,7 @@
 enum {
     LOOK_MS = 100,
     CALIBRATED_MS = 20000, /* one that takes longer is not waited for */
+    PATIENCE_MS = 10000,
     HELD_MAX = 6,
     HELD_BYTES = PART_REASON_BYTES + LOG_WORD_BYTES + 4,
     DRAIN_S = 5, /* the default of both programs */
@@ -37,8 +38,10 @@ struct supervisor {
     FILE *log;
     int signals;
     int n_ready; /* ranks */
-    bool is_ready, has_target, is_calibrating, was_up, is_up;
-    int64_t target_ms;
+    bool is_listening, is_ready, has_target, is_calibrating, was_up, is_up;
+    int64_t target_ms, ready_ms; /* since when there is a target, and all ranks are ready */
+    char why[PART_REASON_BYTES]; /* the coordinator has no target */
+    bool has_said_why;
     char held[HELD_MAX][HELD_BYTES]; /* warnings, until the address was printed */
     int n_held;
     bool is_stopping, has_told_group;
@@ -61,13 +64,15 @@ static void write_log(struct supervisor *s, const struct log_event *event, bool 
     fflush(s->log);
 }
 
-/* Warnings about a group that is away are said by this program, and once. */
+/* Warnings about a group that is away are said by this program, where they last. */
 static void take_warning(struct supervisor *s, const struct log_event *event, const char *text)
 {
     static const char *const of_a_group[] = {"target_unreachable", "target_lost", "target_not_used",
                                              "failed"};
     for (size_t i = 0; i < sizeof of_a_group / sizeof *of_a_group; i++) {
-        if (strcmp(event->name, of_a_group[i]) == 0) return;
+        if (strcmp(event->name, of_a_group[i]) != 0) continue;
+        snprintf(s->why, sizeof s->why, "%s", text);
+        return;
     }
     if (s->log || !*text) return;
     if (s->was_up) {
@@ -87,10 +92,13 @@ static void take_event(struct supervisor *s, struct part *part, const struct log
     bool is_ready = strcmp(event->name, "ready") == 0;
     if (part == &s->group) {
         if (is_ready) s->n_ready++;
+        if (is_ready) s->ready_ms = clock_now_ms();
         return;
     }
     if (is_ready) {
         s->is_ready = true;
+    } else if (strcmp(event->name, "listening") == 0) {
+        s->is_listening = true;
         log_event_field(event, "http", s->greeting.http, sizeof s->greeting.http);
         log_event_field(event, "address", s->greeting.address, sizeof s->greeting.address);
     } else if (strcmp(event->name, "target_ready") == 0) {
@@ -126,8 +134,9 @@ static void take_line(void *arg, struct part *part, const char *line)
 static void forget(struct supervisor *s, const struct part *part)
 {
     if (part == &s->group) s->n_ready = 0;
-    if (part == &s->coordinator) s->is_ready = s->is_calibrating = false;
-    s->has_target = s->is_up = false;
+    if (part == &s->coordinator) s->is_listening = s->is_ready = s->is_calibrating = false;
+    s->has_target = s->is_up = s->has_said_why = false;
+    s->why[0] = '\0';
 }
 
 static void stop(struct supervisor *s, int status);
@@ -150,6 +159,9 @@ static const char *say_status(int status, char *text, size_t size)
     return text;
 }
 
+static const char memory_hint[] =
+    "; if the machine ran out of memory, --weights int8 or a smaller --kv-tokens takes less";
+
 /* A program that has ended by itself is started again, unless it says that no start can succeed, or
  * none has succeeded yet. */
 static void take_end(struct supervisor *s, struct part *part, int status)
@@ -165,8 +177,9 @@ static void take_end(struct supervisor *s, struct part *part, int status)
     if (is_final && *reason) {
         screen_say(&s->screen, "%s", reason);
     } else if (!s->was_up || is_final) {
-        screen_say(&s->screen, "%s ended before %s served (%s)%s%s", part->name,
-                   part->is_several ? "they" : "it", how, colon, reason);
+        screen_say(&s->screen, "%s ended before %s served (%s)%s%s%s", part->name,
+                   part->is_several ? "they" : "it", how, colon, reason,
+                   status == 128 + SIGKILL ? memory_hint : "");
     } else {
         part_plan_restart(part, clock_now_ms());
         screen_say(&s->screen, "%s ended (%s)%s%s; starting %s again in %d s", part->name, how,
@@ -221,7 +234,7 @@ static void show_progress(struct supervisor *s)
             snprintf(detail, sizeof detail, "%d of %d ranks are ready", s->n_ready,
                      s->options->n_ranks);
         }
-    } else if (!s->is_ready && draft) {
+    } else if (!s->is_listening && draft) {
         snprintf(text, sizeof text, "loading %.200s", draft);
     } else if (!s->is_ready || !s->has_target) {
         snprintf(text, sizeof text, "connecting");
@@ -229,6 +242,16 @@ static void show_progress(struct supervisor *s)
         snprintf(text, sizeof text, "calibrating: what steps and guesses cost");
     }
     screen_show(&s->screen, text, detail, clock_now_ms());
+}
+
+/* Says, once, why the coordinator does not use ranks that have been ready for long. */
+static void explain_wait(struct supervisor *s)
+{
+    bool is_waiting = s->n_ready >= s->options->n_ranks && !s->has_target;
+    bool is_long = clock_now_ms() - s->ready_ms > PATIENCE_MS;
+    if (!is_waiting || !is_long || s->has_said_why || !s->why[0]) return;
+    s->has_said_why = true;
+    screen_say(&s->screen, "not serving yet: %s", s->why);
 }
 
 /* ---- the end ---- */
@@ -331,8 +354,9 @@ static void loop(struct supervisor *s)
             go_on_stopping(s);
         } else if (!s->is_up && is_serving(s)) {
             come_up(s);
-        } else if (!s->was_up) {
-            show_progress(s);
+        } else if (!s->is_up) {
+            explain_wait(s);
+            if (!s->was_up) show_progress(s);
         }
     }
 }

@@ -124,6 +124,19 @@ class Serving(unittest.TestCase):
             self.assertEqual(served.end(), 0)
             served.wait_gone()
 
+    def test_what_keeps_the_two_apart_is_said(self):
+        with tempfile.TemporaryDirectory(prefix="keys-") as folder:
+            options = []
+            for name in ("worker", "coordinator"):
+                path = os.path.join(folder, name)
+                with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
+                    file.write(name * 8)
+                options += [f"--{name}-group-key", path]
+            with serve(TARGET, *options) as served:
+                served.wait_said("not serving yet: this group serves those who have its key")
+                self.assertEqual(served.read("out"), "")
+                self.check_end(served)
+
     def test_a_group_whose_model_is_gone_is_not_started_again(self):
         with tempfile.TemporaryDirectory(prefix="model-") as folder:
             model = os.path.join(folder, "tales")
