@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/text/option_names.h"
+#include "base/text/option_pages.h"
 #include "client/terminal.h"
 
 enum { NAME_BYTES = 64, COMMANDS_MAX = 32 };
@@ -40,10 +41,21 @@ static int refuse_command(const struct client_commands *commands, const char *na
     return client_fail_local(&err);
 }
 
+int client_print_pages(char *name, const char *help, char *word)
+{
+    const struct option_program program = {.doc = help, .args_doc = CLIENT_COMMANDS_ARGS};
+    char *words[] = {name, word, NULL};
+    struct error err;
+    int rc = option_program_parse(&program, 2, words, &err); /* returns after failures alone */
+    return rc ? client_fail_local(&err) : CLIENT_OK;
+}
+
 int client_run_one(const struct client_commands *commands, int argc, char **argv)
 {
     static char name[NAME_BYTES];
     if (argc < 2) return refuse_command(commands, NULL);
+    snprintf(name, sizeof name, "outrider %s", commands->name);
+    if (option_pages_asked(argv[1])) return client_print_pages(name, commands->help, argv[1]);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0 ||
         strcmp(argv[1], "-h") == 0) {
         struct error err;

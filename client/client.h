@@ -68,6 +68,9 @@ struct client_commands {
 enum { CLIENT_HINT_BYTES = 48 };
 const char *client_hint(char hint[CLIENT_HINT_BYTES], const char *word,
                         const struct client_command *commands);
+#define CLIENT_COMMANDS_ARGS "COMMAND [OPTION...]"
+/* Prints, for man or a shell (base/text/option_pages.h), what the help of commands says. */
+int client_print_pages(char *name, const char *help, char *word);
 int client_run_one(const struct client_commands *commands, int argc, char **argv);
 
 /* Keeps the one argument of a command in *slot; refuses a second one. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text/option_names.h"
+#include "base/text/option_pages.h"
 #include "client/client.h"
 
 const char *argp_program_version = "outrider " OUTRIDER_VERSION;
@@ -62,7 +63,9 @@ static const char doc[] =
     "  jobs        submit, watch, list and cancel jobs\n"
     "  key         make, list and remove API keys; local\n"
     "  health      is a coordinator or worker serving?\n"
-    "  describe    what is served, and by whom\n\n"
+    "  describe    what is served, and by whom\n"
+    "  help        the help of a command\n"
+    "  version     which version this is\n\n"
     "'outrider COMMAND --help' or 'outrider help COMMAND' tells more.\n\n" CLIENT_STATUS_DOC;
 
 struct main_input {
@@ -129,9 +132,9 @@ static int run_words(int argc, char **argv)
 {
     struct main_input input = {0};
     struct error err;
-    const struct argp argp = {
-        .parser = parse_option, .args_doc = "COMMAND [OPTION...]", .doc = doc};
+    const struct argp argp = {.parser = parse_option, .args_doc = CLIENT_COMMANDS_ARGS, .doc = doc};
     argp_err_exit_status = CLIENT_USAGE;
+    if (argc > 1 && option_pages_asked(argv[1])) return client_print_pages(argv[0], doc, argv[1]);
     if (option_names_check(&argp, argc, argv, true, &err)) return client_fail_local(&err);
     if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &input)) return CLIENT_USAGE;
     return run_command(argc - input.command_index, argv + input.command_index);

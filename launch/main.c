@@ -20,6 +20,7 @@
 #include "base/system/program.h"
 #include "base/system/topology.h"
 #include "launch/apart.h"
+#include "base/text/option_pages.h"
 #include "launch/children.h"
 #include "launch/scratch.h"
 
@@ -88,7 +89,7 @@ static bool is_about_program(const char *word)
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (strcmp(word, words[i]) == 0) return true;
     }
-    return false;
+    return option_pages_asked(word);
 }
 
 /* Reads our options; all others are the worker's, in their order. A letter may have its value after

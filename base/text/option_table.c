@@ -12,12 +12,14 @@
 #include <strings.h>
 
 #include "base/text/option_names.h"
+#include "base/text/option_pages.h"
 #include "base/text/option_value.h"
 
 enum {
     ROWS_MAX = 256,
     GROUPS_MAX = 24,
-    KEY_FIRST = 256 /* after all letters */
+    KEY_FIRST = 256, /* after all letters */
+    KEY_PAGES = KEY_FIRST + ROWS_MAX
 };
 
 struct entry {
@@ -34,7 +36,7 @@ struct reader {
     const struct option_row *groups[GROUPS_MAX]; /* [group]; NULL: has no title */
     int n_groups;
     const char *config; /* --config */
-    struct argp_option options[2 * ROWS_MAX + GROUPS_MAX + 1];
+    struct argp_option options[2 * ROWS_MAX + GROUPS_MAX + 2];
     struct error *err;
 };
 
@@ -266,6 +268,8 @@ static void make_options(struct reader *reader)
             if (entry->group == group) next = add_row(next, entry->row, i, group + 1);
         }
     }
+    *next++ = (struct argp_option){
+        .name = OPTION_PAGES_OPTION, .key = KEY_PAGES, .arg = "FORM", .flags = OPTION_HIDDEN};
     *next = (struct argp_option){0};
 }
 
@@ -361,6 +365,55 @@ static char *fill_help(int key, const char *text, void *input)
     return whole;
 }
 
+static struct option_page_row page_row(const struct reader *reader, int i, char *help)
+{
+    const struct entry *entry = &reader->entries[i];
+    const struct option_row *row = entry->row, *title = reader->groups[entry->group];
+    return (struct option_page_row){.name = row->name,
+                                    .value = row->value,
+                                    .expected = row->expected,
+                                    .help = help,
+                                    .letter = row->letter,
+                                    .words = row->words,
+                                    .n_words = row->n_words,
+                                    .is_switch = row->kind == OPTION_BOOL && !row->read,
+                                    .names = row->names,
+                                    .title = title ? title->group : NULL,
+                                    .example = title ? title->help : NULL};
+}
+
+/* Prints the help in a form for other programs. name: argv[0] */
+static int print_pages(struct reader *reader, const char *name, const char *form)
+{
+    const struct option_program *program = reader->program;
+    struct option_page_row rows[ROWS_MAX];
+    char *helps[ROWS_MAX];
+    const char *slash = strrchr(name, '/');
+    int n = 0, rc = 0;
+    for (int group = 0; group < reader->n_groups; group++) {
+        for (int i = 0; i < reader->n; i++) {
+            const struct entry *entry = &reader->entries[i];
+            if (entry->group != group || entry->row->is_removed) continue;
+            helps[n] = fill_help(KEY_FIRST + i, entry->row->help, reader);
+            if (!helps[n]) rc = error_set(reader->err, ERR_NO_MEMORY, "no memory for the help");
+            rows[n] = page_row(reader, i, helps[n]);
+            n++;
+        }
+    }
+    if (!rc) {
+        const struct option_pages pages = {.name = slash ? slash + 1 : name,
+                                           .doc = program->doc,
+                                           .args_doc = program->args_doc,
+                                           .variables = program->variables,
+                                           .rows = rows,
+                                           .n = n};
+        rc = option_pages_print(&pages, form, reader->err);
+    }
+    while (n > 0)
+        free(helps[--n]);
+    return rc;
+}
+
 /* ---- the command line ---- */
 
 static int finish(struct reader *reader)
@@ -397,6 +450,9 @@ static error_t parse_key(int key, char *arg, struct argp_state *state)
     if (entry) {
         entry->is_given = true;
         rc = take_value(entry->row, entry->fields, arg, reader->err);
+    } else if (key == KEY_PAGES) {
+        rc = print_pages(reader, state->argv[0], arg);
+        if (!rc) argp_state_help(state, stdout, ARGP_HELP_EXIT_OK); /* ends, as after --help */
     } else if (key == ARGP_KEY_ARG) {
         rc = take_word(reader, arg);
     } else if (key == ARGP_KEY_END) {

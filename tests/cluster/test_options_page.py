@@ -121,7 +121,7 @@ def check_commands(build):
         first = lines.index("Commands:") + 1
         return [line.split()[0] for line in lines[first:lines.index("", first)]]
 
-    listed = list_of()
+    listed = [name for name in list_of() if name not in EVERYWHERE]
     for group in ("jobs", "key", "datastore"):
         listed.remove(group)
         listed += [f"{group} {name}" for name in list_of(group)]

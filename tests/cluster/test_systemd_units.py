@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # ctest: labels=quick libs=client timeout=60
-"""The units of systemd in deploy/mpirun: systemd has nothing to say against them and finds little
+"""The units of systemd in deploy/systemd: systemd has nothing to say against them and finds little
 that a program in them could reach, and they give the programs the time that their drain takes.
 
 Usage: test_systemd_units.py BUILD_FOLDER
@@ -23,10 +23,8 @@ DRAIN_SECONDS, STOP_MARGIN_SECONDS = 5, 4 # the programs' default, and stop_sess
 
 def read(name):
     """With the paths of this build."""
-    with open(os.path.join(SOURCE, "deploy", "mpirun", name), encoding="utf-8") as file:
-        text = file.read()
-    text = text.replace("/opt/outrider/build/release", BUILD)
-    return text.replace("/opt/outrider", SOURCE)
+    with open(os.path.join(SOURCE, "deploy", "systemd", name), encoding="utf-8") as file:
+        return file.read().replace("/usr/bin", os.path.join(BUILD, "bin"))
 
 
 class Units(unittest.TestCase):
@@ -52,7 +50,7 @@ class Units(unittest.TestCase):
         text = read(UNITS[1])
         for right, wrong in (("RestartSec=2", "RestartSecs=2"),
                              ("Restart=on-failure", "Restart=on-failing"),
-                             ("bin/outrider-coordinator ", "bin/outrider-coordinators "),
+                             ("bin/outrider-coordinator\n", "bin/outrider-coordinators\n"),
                              ("TimeoutStopSec=20", "TimeoutStopSec=soon")):
             with self.subTest(wrong):
                 self.assertIn(right, text)
@@ -71,16 +69,28 @@ class Units(unittest.TestCase):
                 seconds = int(re.search(r"^TimeoutStopSec=(\d+)$", read(name), re.M)[1])
                 self.assertGreater(seconds, DRAIN_SECONDS + STOP_MARGIN_SECONDS)
 
-    def test_the_options_of_the_comments_exist(self):
-        helps = {"GROUP": [os.path.join(SOURCE, "deploy", "mpirun", "group"), "--help"],
-                 "COORDINATOR": [os.path.join(BUILD, "bin", "outrider-coordinator"), "--help"]}
-        worker = subprocess.run([os.path.join(BUILD, "bin", "outrider-worker"), "--help"],
-                                capture_output=True, encoding="utf-8").stdout
-        for name in UNITS:
-            program, options = re.search(r"#     (\w+)_OPTIONS=(.*)", read(name)).groups()
-            text = subprocess.run(helps[program], capture_output=True, encoding="utf-8").stdout
-            for option in re.findall(r"(--?[a-zA-Z-]+)", options):
-                self.assertRegex(text + worker, rf"(?m)(^| ){option}\b", f"{name}: {option}")
+    def test_the_files_of_the_units_have_options_of_the_programs(self):
+        """Each variable is that of an option, and the programs have nothing against the values."""
+        for name, programs in zip(UNITS, (("group", "worker"), ("coordinator",))):
+            text = read(name)
+            path = re.search(r"^EnvironmentFile=/etc/outrider/(.*)$", text, re.M)[1]
+            with open(os.path.join(SOURCE, "deploy", "systemd", path), encoding="utf-8") as file:
+                lines = file.read().replace("/usr/share/outrider", os.path.join(SOURCE, "deploy"))
+            options = dict(re.findall(r"^(\w+)=(.*)$", lines, re.M))
+            known = [f"OUTRIDER_{program}_{option}".upper().replace("-", "_")
+                     for program in programs for option in self.options_of(program)]
+            command = re.search(r"^ExecStart=(.*)$", text, re.M)[1]
+            with self.subTest(name):
+                self.assertLessEqual({*options}, {*known})
+                done = subprocess.run([command, "--check"], env={**os.environ, **options},
+                                      capture_output=True, encoding="utf-8", timeout=30)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def options_of(self, program):
+        table = subprocess.run([os.path.join(BUILD, "bin", f"outrider-{program}"),
+                                "--options-as=table"], capture_output=True, encoding="utf-8",
+                               timeout=30, check=True).stdout
+        return re.findall(r"^option\t--(\S+)", table, re.M)
 
 
 if __name__ == "__main__":
