@@ -17,7 +17,7 @@
  *                 argument any or files */
 #define OPTION_PAGES_OPTION "options-as"
 
-/* What a row of an option table holds of this; fields of the same name mean the same. */
+/* Holds an option. Fields mean the same as those of struct option_row of the same name. */
 struct option_page_row {
     const char *name, *value, *expected, *help;
     int letter;

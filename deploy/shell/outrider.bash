@@ -30,14 +30,14 @@ _outrider() {
     for ((i = 1; i < COMP_CWORD; i++)); do
         word=${COMP_WORDS[i]}
         if [ "$word" = = ] && [ ${#words[@]} -gt 0 ]; then
-            words[-1]+==
+            words[-1]+="="
         elif [ ${#words[@]} -gt 0 ] && [[ ${words[-1]} == --*= ]]; then
             words[-1]+=$word
         else
             words+=("$word")
         fi
     done
-    [ "$current" != = ] || { words[-1]+== && current=; }
+    [ "$current" != = ] || { words[-1]+="=" && current=; }
 
     # The command, and a command of the command.
     calls=("$program")

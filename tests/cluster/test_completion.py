@@ -72,7 +72,7 @@ class Shell:
 
 
 class Completion:
-    """What both shells complete alike."""
+    """Both shells complete this alike."""
 
     def setUp(self):
         self.shell = self.start()

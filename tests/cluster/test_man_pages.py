@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=quick libs=client timeout=60
+# ctest: labels=full libs=client beside=yes timeout=60
 """The pages for man: there is one for each program and command, readers of pages have nothing
 against it, and it has every option of --help.
 
