@@ -431,8 +431,6 @@ static int open_http(struct coordinator *c, struct error *err)
         .sender = c->sender,
         .model = &c->model,
         .beat = c->beat,
-        .chat = &c->chat,
-        .guards_users = c->options.guards_users,
         .write_metrics = write_metrics,
         .metrics_arg = c,
     };
@@ -522,6 +520,8 @@ static int open_parts(struct coordinator *c, struct error *err)
         .pool = c->intake,
         .signals = c->signals,
         .max_prompt_bytes = c->options.max_prompt_bytes,
+        .chat = &c->chat,
+        .guards_users = c->options.guards_users,
         .serves_features = c->options.serves_features,
         .capacity = c->options.queue_capacity,
     };

@@ -27,6 +27,7 @@ enum {
     GENERATE_BAN_TOKENS_MAX = 32, /* of one of them */
     GENERATE_STOP_IDS_MAX = 64,
     SCORE_TOP_MAX = 64,
+    GENERATE_MESSAGES_MAX = 4096,
     GENERATE_WORD_BYTES_MAX = 128, /* of a request's id and of its client's name */
     GENERATE_OPEN = -1             /* a number of sampling that a request leaves to the model */
 };
@@ -46,12 +47,20 @@ struct token_ban {
 /* How soon a request is served when others wait, too; a higher class has a larger share. */
 enum job_class { JOB_CLASS_NORMAL, JOB_CLASS_HIGH, JOB_CLASS_LOW, JOB_CLASSES };
 
-/* Text, or ids when prompt is NULL. */
+/* Part of a conversation. */
+struct chat_message {
+    const char *role, *content;
+    size_t content_len;
+};
+
+/* Text; or messages, which are written as the chat template says; or ids when there are neither. */
 struct generate_request {
     const char *prompt;
     size_t prompt_len;
     const int32_t *prompt_ids;
     int n_prompt_ids;
+    const struct chat_message *messages;
+    int n_messages;
     int max_tokens;                  /* 0 = default */
     struct sampling_params sampling; /* GENERATE_OPEN where it says nothing */
     bool has_seed;
@@ -269,6 +278,7 @@ struct service_description {
     int n_groups;
     const struct service_group *groups;
     struct time_tables times;
+    bool has_chat; /* there is a chat template */
 };
 
 /* Encoders replace buf's content. A request whose text is not UTF-8 is refused; replies are sent

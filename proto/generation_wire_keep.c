@@ -30,6 +30,8 @@ static struct generate_request keep_parts(struct packer *p, struct generate_requ
     req.prompt_len = 0;
     req.prompt_ids = NULL;
     req.n_prompt_ids = 0;
+    req.messages = NULL;
+    req.n_messages = 0;
     req.prediction = NULL;
     req.prediction_len = 0;
     return req;

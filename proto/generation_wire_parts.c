@@ -53,3 +53,53 @@ int token_ids_decode(const Outrider__Generation__V1__TokenIds *msg, const int32_
     if (!rc) *ids = msg->ids;
     return rc;
 }
+
+/* ---- conversations ---- */
+
+Outrider__Generation__V1__Conversation *conversation_make(struct arena *scratch,
+                                                          const struct generate_request *req)
+{
+    size_t n = (size_t)req->n_messages;
+    Outrider__Generation__V1__Conversation *out = arena_take(scratch, 1, sizeof *out);
+    Outrider__Generation__V1__Message **list = arena_take(scratch, n, sizeof *list);
+    Outrider__Generation__V1__Message *messages = arena_take(scratch, n, sizeof *messages);
+    if (!out || !list || !messages) return NULL;
+    outrider__generation__v1__conversation__init(out);
+    for (size_t i = 0; i < n; i++) {
+        const struct chat_message *from = &req->messages[i];
+        outrider__generation__v1__message__init(&messages[i]);
+        messages[i].role = codec_copy_string(scratch, from->role);
+        messages[i].content = codec_copy_text(scratch, from->content, from->content_len);
+        if (!messages[i].role || !messages[i].content) return NULL;
+        list[i] = &messages[i];
+    }
+    out->n_messages = n;
+    out->messages = list;
+    return out;
+}
+
+int conversation_decode(const Outrider__Generation__V1__Conversation *msg, struct arena *arena,
+                        struct generate_request *req, struct error *err)
+{
+    struct chat_message *messages;
+    int rc =
+        codec_read_count(&req->n_messages, msg->n_messages, GENERATE_MESSAGES_MAX, "messages", err);
+    if (!rc && !req->n_messages) {
+        rc = error_set(err, ERR_FORMAT, "the conversation has no messages");
+    }
+    if (rc) return rc;
+    messages = codec_take(arena, msg->n_messages, sizeof *messages, err);
+    if (!messages) return err->code;
+    req->messages = messages;
+    for (int i = 0; i < req->n_messages && !rc; i++) {
+        const Outrider__Generation__V1__Message *from = msg->messages[i];
+        rc = word_decode(&messages[i].role, from->role, GENERATE_WORD_BYTES_MAX, "role", err);
+        if (!rc && !*messages[i].role) rc = error_set(err, ERR_FORMAT, "role is empty");
+        if (!rc) {
+            rc = codec_read_string(&messages[i].content, &messages[i].content_len, from->content,
+                                   GENERATE_PROMPT_BYTES_MAX, "content", err);
+        }
+        if (rc) error_wrap(err, "message %d", i);
+    }
+    return rc;
+}

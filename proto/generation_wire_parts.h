@@ -27,6 +27,12 @@ bool edits_make(Outrider__Generation__V1__GenerateRequest *out, struct arena *sc
 int edits_decode(const Outrider__Generation__V1__GenerateRequest *msg, struct arena *arena,
                  struct generate_request *req, struct error *err);
 
+/* The messages of a request, of which there is at least one. */
+Outrider__Generation__V1__Conversation *conversation_make(struct arena *scratch,
+                                                          const struct generate_request *req);
+int conversation_decode(const Outrider__Generation__V1__Conversation *msg, struct arena *arena,
+                        struct generate_request *req, struct error *err);
+
 /* Checks that min <= value <= max, and that it is not NaN. */
 int range_check(float value, float min, float max, bool is_min_open, const char *field,
                 struct error *err);

@@ -95,6 +95,10 @@ Outrider__Generation__V1__GenerateRequest *request_make(struct arena *scratch,
         out->input_case = OUTRIDER__GENERATION__V1__GENERATE_REQUEST__INPUT_PROMPT;
         out->prompt = codec_copy_text(scratch, req->prompt, req->prompt_len);
         has_input = out->prompt;
+    } else if (req->n_messages) {
+        out->input_case = OUTRIDER__GENERATION__V1__GENERATE_REQUEST__INPUT_CONVERSATION;
+        out->conversation = conversation_make(scratch, req);
+        has_input = out->conversation;
     } else {
         out->input_case = OUTRIDER__GENERATION__V1__GENERATE_REQUEST__INPUT_PROMPT_IDS;
         out->prompt_ids = token_ids_make(scratch, req->prompt_ids, req->n_prompt_ids);
@@ -136,6 +140,11 @@ int request_check(const struct generate_request *req, struct error *err)
     int rc = 0;
     if (req->prompt) TRY(text_check(req->prompt, req->prompt_len, "prompt", err));
     if (req->prediction) TRY(text_check(req->prediction, req->prediction_len, "prediction", err));
+    for (int i = 0; i < req->n_messages; i++) {
+        const struct chat_message *message = &req->messages[i];
+        TRY(text_check(message->role, strlen(message->role), "role", err));
+        TRY(text_check(message->content, message->content_len, "content", err));
+    }
     for (int i = 0; i < req->n_stop; i++) {
         TRY(text_check(req->stop[i], strlen(req->stop[i]), "stop", err));
     }
@@ -216,7 +225,7 @@ static int stops_decode(const Outrider__Generation__V1__GenerateRequest *msg, st
     return rc;
 }
 
-static int prompt_decode(const Outrider__Generation__V1__GenerateRequest *msg,
+static int prompt_decode(const Outrider__Generation__V1__GenerateRequest *msg, struct arena *arena,
                          struct generate_request *req, struct error *err)
 {
     switch (msg->input_case) {
@@ -226,6 +235,8 @@ static int prompt_decode(const Outrider__Generation__V1__GenerateRequest *msg,
     case OUTRIDER__GENERATION__V1__GENERATE_REQUEST__INPUT_PROMPT_IDS:
         return token_ids_decode(msg->prompt_ids, &req->prompt_ids, &req->n_prompt_ids, "prompt_ids",
                                 err);
+    case OUTRIDER__GENERATION__V1__GENERATE_REQUEST__INPUT_CONVERSATION:
+        return conversation_decode(msg->conversation, arena, req, err);
     default:
         return error_set(err, ERR_FORMAT, "neither prompt nor prompt_ids is set");
     }
@@ -305,7 +316,7 @@ int request_read(const Outrider__Generation__V1__GenerateRequest *msg, struct ar
 {
     int rc = 0;
     generate_request_init(req);
-    TRY(prompt_decode(msg, req, err));
+    TRY(prompt_decode(msg, arena, req, err));
     TRY(codec_read_int(&req->max_tokens, msg->max_tokens, 0, INT32_MAX, "max_tokens", err));
     TRY(sampling_decode(msg->sampling, req, err));
     TRY(speculation_decode(msg->speculation, req, err));

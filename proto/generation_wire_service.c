@@ -66,6 +66,7 @@ static const ProtobufCMessage *service_build(struct arena *scratch, const void *
     out->estimates = estimates_make(scratch, &desc->estimates);
     out->n_kernels = (size_t)desc->n_kernels;
     out->kernels = codec_copy_strings(scratch, desc->kernels, desc->n_kernels);
+    out->chat = desc->has_chat;
     out->draft_kernels = codec_copy_string(scratch, desc->draft_kernels);
     out->load = load_make(scratch, &desc->load);
     out->n_groups = (size_t)desc->n_groups;
@@ -127,6 +128,7 @@ static int service_numbers_decode(const Outrider__Generation__V1__Description *m
     TRY(times_decode(msg->times, &desc->times, err));
     desc->model_fingerprint = msg->model_fingerprint;
     desc->tokenizer_fingerprint = msg->tokenizer_fingerprint;
+    desc->has_chat = msg->chat;
 out:
     return rc;
 }

@@ -320,6 +320,7 @@ static void answer_describe(struct engine *e, struct job *job)
         .kernels = kernels,
         .draft_kernels = model && model->kernels ? model->kernels : "",
         .load = load_now(e),
+        .has_chat = e->options.chat && served_chat_has(e->options.chat),
     };
     planner_times(&e->planner, &desc.times);
     int rc = job->reply->ops->description(job->reply, &desc, &err);

@@ -1,6 +1,9 @@
 /* Text to ids, and into the queue. */
 #include "coordinator/job/admission.h"
 
+#include <time.h>
+
+#include "coordinator/job/chat_prompt.h"
 #include "coordinator/job/groups.h"
 #include "lookup/predicted.h"
 
@@ -87,6 +90,43 @@ static int fill_prediction(const struct admission *a, struct job *job,
     return rc;
 }
 
+/* Roles and texts; NULL = no memory. */
+static json_t *messages_json(const struct generate_request *req)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < req->n_messages; i++) {
+        const struct chat_message *from = &req->messages[i];
+        json_t *message =
+            json_pack("{ss ss%}", "role", from->role, "content", from->content, from->content_len);
+        if (!json_array_append_new(list, message)) continue;
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}
+
+static int fill_conversation(const struct admission *a, struct job *job,
+                             const struct generate_request *req, struct error *err)
+{
+    struct chat_template *chat;
+    int rc = served_chat_get(a->chat, &chat, err);
+    if (rc) return rc;
+    const struct chat_prompt prompt = {
+        .chat = chat,
+        .tok = a->tok,
+        .messages = messages_json(req),
+        .adds_generation_prompt = true,
+        .guards_users = a->guards_users,
+        .most_bytes = a->max_prompt_bytes,
+        .now_s = (int64_t)time(NULL),
+    };
+    rc = prompt.messages ? chat_prompt_encode(&prompt, &job->prompt, err)
+                         : error_set(err, ERR_NO_MEMORY, "no memory for a conversation");
+    json_decref(prompt.messages);
+    chat_template_close(chat);
+    return rc;
+}
+
 int admission_fill_generate(const struct admission *a, struct job *job,
                             const struct generate_request *req, struct error *err)
 {
@@ -99,7 +139,11 @@ int admission_fill_generate(const struct admission *a, struct job *job,
     };
     int rc = 0;
     TRY(check_edits(a, req, err));
-    TRY(fill_prompt(a, &job->prompt, &from, err));
+    if (req->n_messages && !req->prompt) {
+        TRY(fill_conversation(a, job, req, err));
+    } else {
+        TRY(fill_prompt(a, &job->prompt, &from, err));
+    }
     TRY(fill_prediction(a, job, req, err));
     TRY(generate_request_keep(&job->generate, &job->arena, req, err));
 out:

@@ -6,6 +6,7 @@
 
 #include "base/threads/queue.h"
 #include "coordinator/job/job.h"
+#include "coordinator/job/served_chat.h"
 #include "coordinator/signals/signals.h"
 
 struct groups;
@@ -17,6 +18,8 @@ struct admission {
     struct budget *budget; /* of what requests occupy from their first byte to their end */
     struct signals *signals; /* counts what is refused */
     struct pool *pool;       /* of threads that decode requests and turn their text into ids */
+    struct served_chat *chat;
+    bool guards_users; /* texts of messages are no special tokens */
     int max_prompt_bytes;
     bool serves_features; /* requests may ask for the target's features */
     int capacity;         /* jobs that may wait, in the queues and for their first round */
@@ -29,10 +32,12 @@ struct admission {
  * little too long is still refused with a sentence of ours. */
 int admission_message_bytes(const struct admission *admission);
 
-/* Gives a job its request: job->prompt gets the ids given or those of the text, and job->generate
+/* Gives a job its request: job->prompt gets the ids given, or those of the text or of the
+ * conversation as the chat template writes it, and job->generate
  * or job->score a copy of the rest. The request may be forgotten then.
  * Errors: ERR_ARGUMENT an id is outside of the vocabulary, or the text is too long;
- * ERR_UNSUPPORTED, also features that are not served; ERR_NO_MEMORY; those of tokenizer_encode. */
+ * ERR_UNSUPPORTED, also features that are not served; ERR_NO_MEMORY; those of tokenizer_encode, of
+ * served_chat_get and of chat_prompt_encode. */
 int admission_fill_generate(const struct admission *admission, struct job *job,
                             const struct generate_request *request, struct error *err);
 int admission_fill_score(const struct admission *admission, struct job *job,

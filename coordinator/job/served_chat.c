@@ -148,8 +148,8 @@ int served_chat_get(struct served_chat *served, struct chat_template **chat, str
         rc = error_set(err, ERR_UNSUPPORTED, "%.400s", served->refusal.text);
     } else {
         rc = error_set(err, ERR_UNSUPPORTED,
-                       "this model has no chat template; use /v1/completions, or start the "
-                       "coordinator with --chat-template FILE");
+                       "this model has no chat template; send a prompt (over HTTP to "
+                       "/v1/completions), or start the coordinator with --chat-template FILE");
     }
     monitor_leave(&served->monitor);
     return rc;

@@ -17,7 +17,6 @@ struct openai_options {
     const char *address; /* HOST:PORT */
     const char *origin;  /* that may use the API from a browser (CORS), "*" = any; NULL */
     bool is_insecure;    /* --insecure: nobody's page is refused */
-    bool guards_users;   /* texts of messages are no special tokens */
     int max_connections;
     int reader_timeout_s; /* for which a client may read nothing of its answer */
     int n_stop;           /* stop strings of a request */
@@ -31,8 +30,7 @@ struct openai_options {
     struct job_watch *watch;
     struct sender *sender;
     struct served_model *model;
-    struct beat *beat; /* of the threads that must make progress, for /live */
-    struct served_chat *chat;
+    struct beat *beat;              /* of the threads that must make progress, for /live */
     metrics_page_fn *write_metrics; /* /metrics */
     void *metrics_arg;
 };

@@ -3,7 +3,7 @@
  * message, and these are plain text. A template that looks into texts and comes to another result
  * because of the markers is asked again with fewer of them, and then the conversation is
  * refused. */
-#include "coordinator/openai/guarded.h"
+#include "coordinator/job/guarded.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,14 +29,13 @@ static bool has_marker(const struct buffer *text, const char *marker)
 }
 
 /* A private character that the text does not have. */
-static int choose_marker(char marker[MARKER_BYTES], const struct buffer *text,
-                         struct openai_reading *r)
+static int choose_marker(char marker[MARKER_BYTES], const struct buffer *text, struct error *err)
 {
     for (int i = 0; i < MARKERS; i++) { /* U+E000 and so on */
         snprintf(marker, MARKER_BYTES, "\xee%c%c", 0x80 + i / 64, 0x80 + i % 64);
         if (!has_marker(text, marker)) return 0;
     }
-    return openai_refuse(r, "have all of the characters U+E000 to U+E0FF");
+    return error_set(err, ERR_ARGUMENT, "messages have all of the characters U+E000 to U+E0FF");
 }
 
 struct marking {
@@ -198,16 +197,16 @@ static int unmark(struct buffer *text, const char *marker, struct offsets *break
     return 0;
 }
 
-static int render(const struct guarded_chat *g, json_t *messages, struct buffer *text,
+static int render(const struct chat_prompt *g, json_t *messages, struct buffer *text,
                   struct error *err)
 {
-    return chat_template_render(g->chat, messages, g->request->add_generation_prompt,
-                                g->request->template_values, g->now_s, text, err);
+    return chat_template_render(g->chat, messages, g->adds_generation_prompt, g->values, g->now_s,
+                                text, err);
 }
 
 /* Finds out if the conversation with markers of this strength is the same as `text`. A template may
  * refuse a marked text, too. */
-static int try_strength(const struct guarded_chat *g, const struct marking *m,
+static int try_strength(const struct chat_prompt *g, const struct marking *m,
                         const struct buffer *text, struct offsets *breaks, bool *is_same,
                         struct error *err)
 {
@@ -228,32 +227,34 @@ out:
     return rc;
 }
 
-static int find_breaks(const struct guarded_chat *g, const struct buffer *text,
-                       struct offsets *breaks, struct openai_reading *r)
+static int find_breaks(const struct chat_prompt *g, const struct buffer *text,
+                       struct offsets *breaks, struct error *err)
 {
     static const enum guard_strength strengths[] = {GUARD_STARTS, GUARD_TOKENS};
     char marker[MARKER_BYTES];
     bool is_same = false;
-    int rc = choose_marker(marker, text, r);
+    int rc = choose_marker(marker, text, err);
     for (size_t i = 0; i < 2 && !rc && !is_same; i++) {
         const struct marking m = {
-            .tok = g->tok, .strength = strengths[i], .marker = marker, .err = r->err};
-        rc = try_strength(g, &m, text, breaks, &is_same, r->err);
+            .tok = g->tok, .strength = strengths[i], .marker = marker, .err = err};
+        rc = try_strength(g, &m, text, breaks, &is_same, err);
     }
     if (rc || is_same) return rc;
-    return openai_refuse(r, "have a text of a special token that the chat template looks for, so "
-                            "that it cannot be kept apart from the template's own; leave it out");
+    return error_set(err, ERR_ARGUMENT,
+                     "messages have a text of a special token that the chat template looks for, so "
+                     "that it cannot be kept apart from the template's own; leave it out");
 }
 
-int guarded_encode(const struct guarded_chat *g, struct buffer *text, size_t most_bytes,
-                   struct token_ids *ids, struct openai_reading *r)
+int guarded_encode(const struct chat_prompt *g, struct buffer *text, struct token_ids *ids,
+                   struct error *err)
 {
     struct offsets breaks = {0};
-    int rc = render(g, g->messages, text, r->err);
-    if (rc || text->len > most_bytes) return rc; /* the caller says that it is too long */
-    TRY(find_breaks(g, text, &breaks, r));
+    int rc = render(g, g->messages, text, err);
+    if (rc || text->len > (size_t)g->most_bytes)
+        return rc; /* the caller says that it is too long */
+    TRY(find_breaks(g, text, &breaks, err));
     TRY(tokenizer_encode_broken(g->tok, (const char *)text->data, text->len,
-                                TOKENIZER_PARSE_SPECIAL, breaks.data, breaks.n, ids, r->err));
+                                TOKENIZER_PARSE_SPECIAL, breaks.data, breaks.n, ids, err));
 out:
     free(breaks.data);
     return rc;

@@ -1,0 +1,13 @@
+/* --user-special-tokens off: the texts of a conversation's messages are no special tokens, while
+ * those that the template writes are. */
+#pragma once
+
+#include "coordinator/job/chat_prompt.h"
+
+/* Replaces text's content by the conversation, exactly as the template writes it, and appends its
+ * ids, of which a text of more than most_bytes has none. guard_is_possible is true of its
+ * tokenizer. Errors: ERR_ARGUMENT the template treats a text in another way once a marker is in
+ * it, so that nobody can say which special tokens are whose; those of chat_template_render and of
+ * tokenizer_encode. */
+int guarded_encode(const struct chat_prompt *prompt, struct buffer *text, struct token_ids *ids,
+                   struct error *err);
