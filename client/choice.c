@@ -89,7 +89,11 @@ int choice_keep_summary(struct choice *choice, const struct generate_summary *su
     struct terminal terminal = *shown;
     terminal.out = open_memstream(&choice->summary, &choice->summary_len);
     if (!terminal.out) return error_set(err, ERR_NO_MEMORY, "no memory for the summary");
-    figures_show(&terminal, summary);
+    if (choice->options->has_stats) {
+        figures_show(&terminal, summary);
+    } else {
+        figures_show_brief(&terminal, summary);
+    }
     fclose(terminal.out);
     return 0;
 }

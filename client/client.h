@@ -36,6 +36,9 @@ enum client_status {
 int serve_main(int argc, char **argv);
 int model_list_main(int argc, char **argv);
 int generate_main(int argc, char **argv);
+int chat_main(int argc, char **argv);
+int run_main(int argc, char **argv);
+int demo_main(int argc, char **argv);
 int score_main(int argc, char **argv);
 int tokenize_main(int argc, char **argv);
 int detokenize_main(int argc, char **argv);

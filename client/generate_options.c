@@ -54,6 +54,7 @@ static const struct option_row more_rows[] = {
     OPTION_GROUP("Output", "--json"),
     {"json", 0, NULL, FIELD(is_json), .help = "Print one JSON object at the end and nothing else"},
     {"quiet", 'q', NULL, FIELD(is_quiet), .help = "No summary"},
+    {"stats", 0, NULL, FIELD(has_stats), .help = "All figures in place of the three lines"},
     {"no-echo", 0, NULL, FIELD(no_echo), .help = "Do not show the prompt on a terminal"},
     OPTION_GROUP("Connection", "--address=10.0.0.1:7070 --timeout=60"),
     CLIENT_ADDRESS_ROW(struct generate_options),
@@ -70,7 +71,7 @@ static const char doc[] =
     "with -); one newline at the end of a file or of the input is left out.\v"
     "On a terminal the prompt is shown first, dimmed, and control characters of the text are shown "
     "escaped. Into a file or pipe goes the generated text alone, byte for byte. The summary goes "
-    "to the standard error.\n\n"
+    "to the standard error: three lines, or with --stats all figures.\n\n"
     "With --choices N the texts come one after the other, each after a line \"--- choice I ---\". "
     "With --logprobs a table of the tokens takes the place of the text. With --json they are in "
     "\"choices\" and \"logprobs\", and the prompt of --with-prompt is in \"prompt\".\n\n"

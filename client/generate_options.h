@@ -15,7 +15,7 @@ struct generate_options {
     const char *argument, *file;              /* of the prompt */
     const char *prediction, *prediction_file; /* NULL = none */
     int timeout_s;                            /* 0 = none */
-    bool is_json, is_quiet, no_echo, is_check;
+    bool is_json, is_quiet, has_stats, no_echo, is_check;
     struct token_ids ids;  /* of --prompt-ids; empty: the prompt is text */
     const char *tokenizer; /* a folder, for --ban; NULL = none */
     int n_ban_texts;

@@ -19,6 +19,9 @@ static const struct client_command commands[] = {
     {"serve", serve_main}, /* client/serve/ */
     {"list", model_list_main},
     {"generate", generate_main},
+    {"chat", chat_main}, /* client/chat/ */
+    {"run", run_main},
+    {"demo", demo_main},
     {"score", score_main},
     {"tokenize", tokenize_main},
     {"detokenize", detokenize_main},
@@ -47,6 +50,9 @@ static const char doc[] =
     "  serve       serve a model: workers and coordinator in one command\n"
     "  list        models of the Hugging Face cache and of folders; local\n"
     "  generate    continue a prompt, token by token as it comes\n"
+    "  chat        talk with a model in the terminal\n"
+    "  run         serve a model for one answer\n"
+    "  demo        the same text with and without guesses, side by side\n"
     "  score       log-probabilities and perplexity of a text\n"
     "  tokenize    token ids of a text; local, needs no server\n"
     "  detokenize  text of token ids; local, needs no server\n"

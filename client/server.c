@@ -167,10 +167,23 @@ int server_check_interrupt(struct server *server, struct error *err)
     return error_set(err, ERR_CANCELLED, "interrupted");
 }
 
+void server_watch(struct server *server, int (*look)(void *arg, struct error *err), void *arg)
+{
+    server->look = look;
+    server->look_arg = arg;
+}
+
+void server_stop(struct server *server)
+{
+    rpc_stream_close(server->stream);
+    server->stream = NULL;
+}
+
 int server_receive(struct server *server, const uint8_t **data, size_t *len, struct error *err)
 {
     for (;;) {
         int rc = server_check_interrupt(server, err);
+        if (!rc && server->look) rc = server->look(server->look_arg, err);
         if (rc) return rc;
         rc = rpc_stream_receive(server->stream, data, len, deadline_within(server, LOOK_US), err);
         if (rc != ERR_TIMEOUT) return rc;

@@ -25,6 +25,8 @@ struct server {
     int timeout_s;
     enum health_answer health; /* the last answer */
     bool has_key;
+    int (*look)(void *arg, struct error *err); /* see server_watch */
+    void *look_arg;
 };
 
 /* Opens the client and handles signals from now on; keeps what connection points to, which is open.
@@ -60,6 +62,12 @@ int server_start(struct server *server, const char *path, const struct buffer *r
 /* The next reply, lent until the next call. Errors: ERR_CLOSED the stream ended well, ERR_CANCELLED
  * interrupted, ERR_TIMEOUT, those that the server sent. */
 int server_receive(struct server *server, const uint8_t **data, size_t *len, struct error *err);
+
+/* Calls look while a reply is awaited, ten times a second and before each one; what it returns ends
+ * server_receive, if that is not 0. NULL: nothing any more. */
+void server_watch(struct server *server, int (*look)(void *arg, struct error *err), void *arg);
+/* Cancels the stream that server_start began; the server stops working on it. */
+void server_stop(struct server *server);
 
 /* Errors: ERR_CANCELLED interrupted. */
 int server_check_interrupt(struct server *server, struct error *err);

@@ -48,10 +48,11 @@ outrider_room(coordinator FOLDERS coordinator EXCLUDE "/main\\.c$"
   LINK outrider_engine outrider_grpc outrider_openai)
 # The ranks of one container; it starts mpirun and needs no library of it.
 outrider_room(launch FOLDERS launch EXCLUDE "/main\\.c$" LINK outrider_base)
+outrider_library(EDIT libedit) # the lines that `outrider chat` reads
 outrider_room(client FOLDERS client client/jobs client/plan client/link client/figures client/bench
-  client/record EXCLUDE "/main\\.c$"
+  client/record client/chat EXCLUDE "/main\\.c$"
   LINK outrider_proto outrider_rpc outrider_speculation outrider_lookup outrider_tokenizer
-       outrider_export outrider_launch)
+       outrider_export outrider_launch HIDDEN PkgConfig::EDIT)
 # The commands that compute with models.
 outrider_room(skip FOLDERS client/skip LINK outrider_client outrider_model)
 outrider_room(replay FOLDERS client/replay LINK outrider_client outrider_model)

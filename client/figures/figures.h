@@ -46,6 +46,10 @@ struct figures figures_of_many(const struct generate_summary *sum, int n_request
 void figures_print(FILE *out, const struct generate_summary *summary);
 void figures_show(const struct terminal *terminal, const struct generate_summary *summary);
 
+/* Prints three lines for people in place of the block: the text, what guesses saved, and what to
+ * try next. */
+void figures_show_brief(const struct terminal *terminal, const struct generate_summary *summary);
+
 /* The planner's measurements, as a new object; NULL = no memory. */
 json_t *estimates_json(const struct estimates *estimates);
 
