@@ -137,7 +137,7 @@ static int open_edit(struct lines *l, struct error *err)
     el_set(l->edit, EL_ADDFN, "tell-key", "Show or hide the colours of guesses", tell_key);
     el_set(l->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_source(l->edit, NULL); /* ~/.editrc */
-    el_set(l->edit, EL_SETTY, "-d", "intr=", NULL);
+    el_set(l->edit, EL_SETTY, "-d", "-isig", NULL);
     el_set(l->edit, EL_BIND, "^C", "cancel-line", NULL);
     el_set(l->edit, EL_BIND, "^G", "tell-key", NULL);
     if (l->options.history) history(l->history, &event, H_LOAD, l->options.history);

@@ -64,13 +64,31 @@ def on_terminal(cluster, *args, environment=None):
 # ---- generate ----
 
 def test_plain_text_and_summary(cluster):
-    done = ok(cluster.outrider("generate", PROMPT, "-n", "20", "-K", "5", *GREEDY))
+    done = ok(cluster.outrider("generate", PROMPT, "-n", "20", "-K", "5", "--stats", *GREEDY))
     assert done.stdout and PROMPT not in done.stdout
     for word in ("tokens", "prompt", "batch", "rounds", "alpha", "by position", "speed", "round",
                  "wire", "rule"):
         assert re.search(rf"^{word} ", done.stderr, re.M), f"no line '{word}' in {done.stderr}"
     assert "greedy" in done.stderr and "ended by length" in done.stderr
     assert ok(cluster.outrider("generate", PROMPT, "-n", "20", "-q", *GREEDY)).stderr == ""
+
+
+def test_three_lines_in_place_of_all_figures(cluster):
+    """They say how many rounds guesses saved, and the commands that they name are right."""
+    flags = ["-n", "40", "--seed", "7", "--temperature", "0.4", "--ignore-eos"]
+    done = ok(cluster.outrider("generate", PROMPT, *flags, "-K", "4"))
+    rounds = json_of(cluster, "generate", PROMPT, *flags, "-K", "4")["counters"]["rounds"]
+    first, saved, following = done.stderr.splitlines()
+    assert re.fullmatch(r"40 tokens after a prompt of \d+, [\d.]+ a second, the first after "
+                        r"\d+ ms\.", first), first
+    assert saved.startswith(f"Guesses saved {40 - rounds} of 40 rounds of the target: "), saved
+    assert rounds < 40 and "-K 0 writes the same text without them" in following, following
+    plain = ok(cluster.outrider("generate", PROMPT, *flags, "-K", "0"))
+    assert plain.stdout == done.stdout
+    assert plain.stderr.splitlines()[1].startswith("No guesses were made: "), plain.stderr
+    assert "--show-drafts" not in plain.stderr
+    free = ok(cluster.outrider("generate", PROMPT, "-n", "40", "-K", "4", "--temperature", "0.4"))
+    assert re.search(r"with --seed \d+ -K 0 writes the same text", free.stderr), free.stderr
 
 
 def test_summary_begins_a_line_in_a_file_of_both_streams(cluster):
@@ -83,7 +101,7 @@ def test_summary_begins_a_line_in_a_file_of_both_streams(cluster):
         file.seek(0)
         both = file.read().decode("utf-8")
     assert text and not text.endswith("\n"), repr(text)
-    assert both.startswith(f"{text}\ntokens "), both
+    assert both.startswith(f"{text}\n5 tokens "), both
 
 
 def test_json_is_complete_and_adds_up(cluster):

@@ -38,7 +38,8 @@ def test_strategies(cluster):
         assert all(0 <= alpha <= 1 for alpha in planner["alpha_by_position"])
     one = json_of(cluster, "generate", PROMPT, "-n", "1", *GREEDY)
     assert "one token" in one["speculation_off"] and one["counters"]["drafted"] == 0
-    done = ok(cluster.outrider("generate", PROMPT, "-n", "40", "--strategy", "heuristic", *GREEDY))
+    done = ok(cluster.outrider("generate", PROMPT, "-n", "40", "--strategy", "heuristic",
+                               "--stats", *GREEDY))
     assert re.search(r"^strategy +heuristic, K up to 16, mean K \d", done.stderr, re.M), done.stderr
     assert re.search(r"^planner +guess \d+ us, step \d+ us", done.stderr, re.M), done.stderr
 

@@ -111,7 +111,7 @@ def test_describe_counts_what_was_done(cluster):
     assert after["prompt_tokens_computed"] - before["prompt_tokens_computed"] == 2 * n - both
     assert after["ends"]["length"] - before["ends"]["length"] == 2, (before, after)
     assert after["target_kv"]["cached"] > 0 and after["uptime_us"] > before["uptime_us"]
-    shown = ok(cluster.outrider("generate", long_prompt, "-n", "4", *GREEDY)).stderr
+    shown = ok(cluster.outrider("generate", long_prompt, "-n", "4", "--stats", *GREEDY)).stderr
     assert f"prompt      {reused} of its {n} tokens reused by the target" in shown, shown
 
 

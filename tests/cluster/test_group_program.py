@@ -59,7 +59,7 @@ class GroupProgram(unittest.TestCase):
     def test_a_text_is_finished_first(self):
         with Group(BUILD, 2, worker_flags=["--drain-timeout", "300"]) as group:
             busy = group.popen("generate", "Once upon a time", "-n", "900", "--ignore-eos", "-K",
-                               "0", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               "0", "--stats", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
             self.assertTrue(busy.stdout.read(16))
             group.workers.process.terminate()
@@ -72,7 +72,7 @@ class GroupProgram(unittest.TestCase):
         """Not 0, because a job scheduler would take that for the end of the job."""
         with GroupOnHosts(BUILD, 2, worker_flags=["--drain-timeout", "300"]) as group:
             busy = group.popen("generate", "Once upon a time", "-n", "900", "--ignore-eos", "-K",
-                               "0", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               "0", "--stats", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
             self.assertTrue(busy.stdout.read(16))
             everyone = [group.workers.pid, *descendants(group.workers.pid)]

@@ -57,7 +57,7 @@ nothing_left() {
 }
 
 greedy_text() { # greedy_text RANKS
-    timeout -k 5 60 "$run" -T "$1" -K 4 "$prompt" --temperature 0 -n 96 \
+    timeout -k 5 60 "$run" -T "$1" -K 4 "$prompt" --temperature 0 -n 96 --stats \
         >"$work/out" 2>"$work/err" ||
         return 1
     python3 - "$root/tests/golden/tales/reference_target.json" "$work/out" <<'PY' || return 1
@@ -145,7 +145,7 @@ wrong_draft() { # the last line says why
 # A head that the test makes drafts for the default target: the same text, with guesses that stay.
 head_text() {
     python3 "$root/tests/support/bigram_head.py" "$work/head" &&
-        timeout -k 5 60 "$run" -T 1 --head "$work/head" -K 4 "$prompt" --temperature 0 -n 60 \
+        timeout -k 5 60 "$run" -T 1 --head "$work/head" -K 4 "$prompt" --temperature 0 -n 60 --stats \
             >"$work/out" 2>"$work/err" &&
         timeout -k 5 60 "$run" -T 1 -K 0 "$prompt" --temperature 0 -n 60 -q >"$work/out2" \
             2>"$work/err2" &&

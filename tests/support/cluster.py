@@ -423,13 +423,14 @@ class Cluster:
             print("\n".join(text.splitlines()[-LOG_TAIL_LINES:]), file=sys.stderr)
 
 
-def run_all(build, part, functions):
+def run_all(build, part, functions, **options):
     """Runs the functions test_* whose names contain part, each with the same cluster of one rank,
-    and returns the exit status of the script. functions: name -> function, the test's globals()."""
+    and returns the exit status of the script. functions: name -> function, the test's globals();
+    options: of the cluster."""
     failed = 0
     tests = [(name, f) for name, f in functions.items()
              if name.startswith("test_") and part in name]
-    with Cluster(build) as cluster:
+    with Cluster(build, **options) as cluster:
         for name, function in tests:
             start = time.monotonic()
             try:
