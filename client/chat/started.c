@@ -227,7 +227,7 @@ int started_run(struct started *started, const char *model, const struct started
 {
     static char program[PATH_BYTES];
     char setpriv[] = "setpriv", flag[] = "--pdeathsig", term[] = "TERM", serve[] = "serve";
-    char listen[] = "--listen", http[] = "--http", off[] = "off";
+    char listen[] = "--listen", host[] = "--host=127.0.0.1", port[] = "--port=0";
     char *argv[STARTED_WORDS_MAX + 16] = {setpriv, flag, term, program, serve, NULL};
     char *name = strdup(model);
     ssize_t len = readlink("/proc/self/exe", program, sizeof program - 1);
@@ -237,8 +237,8 @@ int started_run(struct started *started, const char *model, const struct started
     argv[n++] = name;
     argv[n++] = listen;
     argv[n++] = started->address;
-    argv[n++] = http;
-    argv[n++] = off;
+    argv[n++] = host;
+    argv[n++] = port;
     for (int i = 0; i < more->n; i++)
         argv[n++] = more->words[i];
     argv[n] = NULL;
