@@ -52,10 +52,17 @@ out:
     return rc;
 }
 
-void server_close(struct server *server)
+void server_disconnect(struct server *server)
 {
     rpc_stream_close(server->stream);
     rpc_client_close(server->client);
+    server->stream = NULL;
+    server->client = NULL;
+}
+
+void server_close(struct server *server)
+{
+    server_disconnect(server);
     process_close();
     queue_close(server->interrupts);
     buffer_free(&server->reply);

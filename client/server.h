@@ -39,6 +39,8 @@ int server_open(struct server *server, const struct connection *connection, int 
 int server_open_with_grace(struct server *server, const struct connection *connection,
                            int timeout_s, int grace_ms, struct error *err);
 void server_close(struct server *server);
+/* Ends the connection alone: signals are still handled. */
+void server_disconnect(struct server *server);
 
 /* Asks for the server's health. Commands do this first, because it finds out within two seconds
  * when there is no server. Errors: ERR_UNAVAILABLE, with advice; ERR_NOT_FOUND no such service. */

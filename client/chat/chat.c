@@ -213,7 +213,7 @@ out:
 
 static void free_chat(struct chat *chat)
 {
-    started_stop(&chat->started);
+    started_stop(&chat->started, &chat->server);
     server_close(&chat->server);
     conversation_free(&chat->conversation);
     buffer_free(&chat->failed);

@@ -334,7 +334,7 @@ int demo_main(int argc, char **argv)
         answer_explain(&demo.server, &err);
         status = client_fail(&err);
     }
-    started_stop(&demo.started);
+    started_stop(&demo.started, &demo.server);
     server_close(&demo.server);
     connection_close(&demo.connection);
     for (int i = 0; i < 2; i++)

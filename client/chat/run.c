@@ -163,7 +163,7 @@ int run_main(int argc, char **argv)
     } else if (run_once(&run, &err)) {
         status = client_fail(&err);
     }
-    started_stop(&run.started);
+    started_stop(&run.started, &run.server);
     server_close(&run.server);
     conversation_free(&run.conversation);
     input_close(&run.input);

@@ -263,8 +263,9 @@ static bool wait_group(const struct started *started, int ms)
     }
 }
 
-void started_stop(struct started *started)
+void started_stop(struct started *started, struct server *server)
 {
+    server_disconnect(server);
     if (started->pid > 0) {
         kill(-started->pid, SIGTERM);
         if (!wait_group(started, STOP_MS)) {

@@ -35,5 +35,6 @@ int started_run(struct started *started, const char *model, const struct started
 /* True while it runs, or where there is none. */
 bool started_is_there(const struct started *started);
 
-/* Ends it and all its processes, and removes the folder. */
-void started_stop(struct started *started);
+/* Ends it and all its processes, and removes the folder. Disconnects `server`, for which it would
+ * wait otherwise. */
+void started_stop(struct started *started, struct server *server);
