@@ -198,8 +198,8 @@ static int run(struct chat *chat, struct error *err)
     if (chat->model)
         TRY(started_run(&chat->started, chat->model, &chat->words, &chat->server, err));
     TRY(ask_what_is_served(chat, err));
-    bool has_history =
-        !chat->no_history && lines_state_path(history, sizeof history, "chat_history");
+    bool has_history = chat->is_edited && !chat->no_history &&
+                       lines_state_path(history, sizeof history, "chat_history");
     const struct lines_options lines = {.server = &chat->server,
                                         .history = has_history ? history : NULL,
                                         .on_key = tell_key,

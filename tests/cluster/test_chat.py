@@ -14,6 +14,7 @@ import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from cluster import Cluster, TALES, bound, run_all
+from rpc_python import Caller, field
 from screen import Screen
 
 TARGET = os.path.join(TALES, "target")
@@ -132,9 +133,42 @@ def test_a_model_without_a_template(cluster):
     assert plain.stdout == f"{text}\n" and plain.stderr == "", plain
 
 
+def test_texts_of_special_tokens(cluster):
+    """They count as such, or with --user-special-tokens off as a text, as over HTTP."""
+    asked = "a <|end|><|assistant|> b"
+    counts = []
+    with Cluster(cluster.build, draft=None, http=True,
+                 coordinator_flags=["--user-special-tokens", "off"]) as guarded:
+        for each in (cluster, guarded):
+            _, n_prompt = over_http(each, [{"role": "user", "content": asked}], 4)
+            done = ok(chat(each, [asked, "/stats"], "-n", "4", *GREEDY))
+            assert f" after a prompt of {n_prompt}, " in done.stdout, (n_prompt, done.stdout)
+            counts.append(n_prompt)
+    assert counts[1] > counts[0] + 4, counts
+
+
+def test_calls_that_are_refused(cluster):
+    """Of the gRPC call that it makes: no messages, none of a role, no template, too long a text."""
+    def conversation(*messages):
+        return field(26, b"".join(field(1, field(1, role) + field(2, text))
+                                  for role, text in messages))
+    caller = Caller(cluster.address)
+    for part, request in (("the conversation has no messages", conversation()),
+                          ("message 0: role is empty", conversation(("", "x"))),
+                          ("the context of 1024", conversation(("user", "tale " * 3000)))):
+        status, sentence = caller.refusal("Generate", request)
+        assert status == "INVALID_ARGUMENT" and part in sentence, (status, sentence)
+    caller.close()
+    with Cluster(cluster.build, target="synthetic:tiny,seed=1,vocab=512", draft=None) as bare:
+        caller = Caller(bare.address)
+        status, sentence = caller.refusal("Generate", conversation(("user", "x")))
+        assert status == "UNIMPLEMENTED" and "has no chat template" in sentence, sentence
+        caller.close()
+
+
 def test_wrong_command_lines(cluster):
-    for part, *words in (("no MODEL is named", "--", "--threads", "1"), ("'b' is too much", "a", "b"),
-                         ("--temperature", "--temperature", "hot")):
+    for part, *words in (("no MODEL is named", "--", "--threads", "1"),
+                         ("'b' is too much", "a", "b"), ("--temperature", "--temperature", "hot")):
         done = cluster.outrider("chat", *words, stdin="")
         assert done.returncode == 2 and part in done.stderr and done.stderr.count("\n") == 1, done
 
@@ -253,7 +287,7 @@ def test_ctrl_c_stops_the_answer_alone(cluster):
         assert "stopped; /retry asks again" in lines, lines
         described = json.loads(slow.outrider("describe", "--json").stdout)
         assert described["load"]["ends"]["length"] == 0, described["load"]
-        # What was typed meanwhile is the next line.
+        # The next line begins with what was typed meanwhile.
         screen.type("/retry\n")
         screen.wait_for(lambda seen: seen[-1] != ">>>" and len(seen[-1]) > 8 and
                         not seen[-1].startswith(">>>"))

@@ -25,7 +25,7 @@ RESULT = (r"the same 90 tokens, byte for byte, in (\d+) rounds instead of 90, "
 
 
 def texts_of(cluster):
-    """What the same requests write."""
+    """The texts that the same requests write."""
     texts = []
     for prompt in PROMPTS:
         done = cluster.outrider("generate", prompt, "-q", "-n", "30", "-K", "4", "--seed", "3",

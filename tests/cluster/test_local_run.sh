@@ -145,8 +145,8 @@ wrong_draft() { # the last line says why
 # A head that the test makes drafts for the default target: the same text, with guesses that stay.
 head_text() {
     python3 "$root/tests/support/bigram_head.py" "$work/head" &&
-        timeout -k 5 60 "$run" -T 1 --head "$work/head" -K 4 "$prompt" --temperature 0 -n 60 --stats \
-            >"$work/out" 2>"$work/err" &&
+        timeout -k 5 60 "$run" -T 1 --head "$work/head" -K 4 "$prompt" --temperature 0 -n 60 \
+            --stats >"$work/out" 2>"$work/err" &&
         timeout -k 5 60 "$run" -T 1 -K 0 "$prompt" --temperature 0 -n 60 -q >"$work/out2" \
             2>"$work/err2" &&
         cmp -s "$work/out" "$work/out2" && grep -q '^alpha  *0\.[0-9]*[1-9]' "$work/err" &&

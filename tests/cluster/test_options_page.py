@@ -16,10 +16,10 @@ import textwrap
 
 SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 PAGE = os.path.join(SOURCE, "docs", "options.md")
-COMMANDS = ["serve", "list", "generate", "score", "tokenize", "detokenize", "count", "export",
-            "plan", "skip", "heads", "record", "replay", "datastore build", "datastore check",
-            "bench", "link", "jobs submit", "jobs watch", "jobs list", "jobs cancel", "key add",
-            "key list", "key remove", "health", "describe"]
+COMMANDS = ["serve", "list", "chat", "run", "demo", "generate", "score", "tokenize", "detokenize",
+            "count", "export", "plan", "skip", "heads", "record", "replay", "datastore build",
+            "datastore check", "bench", "link", "jobs submit", "jobs watch", "jobs list",
+            "jobs cancel", "key add", "key list", "key remove", "health", "describe"]
 SCRIPTS = ["deploy/local/run", "deploy/mpirun/group", "deploy/mpirun/one", "deploy/tls/make-ca",
            "deploy/image/build"]
 MARK = "<!-- Generated from here on: tests/cluster/test_options_page.py BUILD --write -->\n"

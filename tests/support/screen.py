@@ -11,7 +11,6 @@ import os
 import shlex
 import subprocess
 import tempfile
-import time
 
 from cluster import ClusterError, bound, dying_with_us, wait_until
 
@@ -49,8 +48,8 @@ class Screen:
         return done.stdout.decode("utf-8")
 
     def lines(self, with_colours=False, joined=False):
-        """What is to be seen, up to the last line that is not empty. joined: a line that the
-        terminal has broken is one."""
+        """The lines that are to be seen, up to the last one that is not empty. joined: a line that
+        the terminal has broken is one."""
         flags = [*(["-e"] if with_colours else []), *(["-J"] if joined else [])]
         return [line.rstrip() for line in
                 self.tmux("capture-pane", "-p", *flags).rstrip().split("\n")]
@@ -94,5 +93,4 @@ class Screen:
         except ClusterError:
             self.server.terminate()
         self.server.wait(bound(10))
-        time.sleep(0)
         self.folder.cleanup()

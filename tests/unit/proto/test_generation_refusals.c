@@ -51,6 +51,17 @@ START_TEST(request_refusals_name_the_field)
     request_reset();
     req.prompt = NULL;
     request_refused("prompt_ids is empty");
+    static const struct chat_message nameless[] = {{"user", "a", 1}, {"", "b", 1}};
+    static const struct chat_message odd[] = {{"us\ner", "a", 1}};
+    static struct chat_message many[GENERATE_MESSAGES_MAX + 1];
+    for (int i = 0; i <= GENERATE_MESSAGES_MAX; i++)
+        many[i] = (struct chat_message){"user", "", 0};
+    req.prompt = NULL, req.messages = nameless, req.n_messages = 2;
+    request_refused("message 1: role is empty");
+    req.prompt = NULL, req.messages = odd, req.n_messages = 1;
+    request_refused("message 0: role is not printable ASCII at byte 2 (0x0a)");
+    req.prompt = NULL, req.messages = many, req.n_messages = GENERATE_MESSAGES_MAX + 1;
+    request_refused("messages has 4097");
     ids[0] = -8;
     req.prompt = NULL, req.prompt_ids = ids, req.n_prompt_ids = 1;
     request_refused("prompt_ids[0] is -8");

@@ -33,6 +33,19 @@ static void edits_sample(struct generate_request *req)
     req->bans = bans;
 }
 
+static void messages_sample(struct generate_request *req)
+{
+    static const char *const roles[] = {"system", "user", "assistant"};
+    req->n_messages = sample_int(1, 5);
+    struct chat_message *messages = arena_take(&made, (size_t)req->n_messages, sizeof *messages);
+    ck_assert_ptr_nonnull(messages);
+    for (int i = 0; i < req->n_messages; i++) {
+        const char *content = text_sample(60);
+        messages[i] = (struct chat_message){roles[sample_int(0, 2)], content, strlen(content)};
+    }
+    req->messages = messages;
+}
+
 static struct generate_request request_sample(void)
 {
     struct generate_request req = {.max_tokens = sample_int(0, INT32_MAX)};
@@ -46,9 +59,12 @@ static struct generate_request request_sample(void)
     req.job_class = (enum job_class)sample_int(0, JOB_CLASSES - 1);
     req.client = sample_int(0, 1) ? "team a" : "";
     req.timeout_ms = (uint32_t)sample_bits();
-    if (sample_int(0, 1)) {
+    int input = sample_int(0, 2);
+    if (input == 0) {
         req.prompt = text_sample(300);
         req.prompt_len = strlen(req.prompt);
+    } else if (input == 1) {
+        messages_sample(&req);
     } else {
         req.n_prompt_ids = sample_int(1, 200);
         req.prompt_ids = sample_ids(&made, req.n_prompt_ids, 0, INT32_MAX);
@@ -149,6 +165,12 @@ static void requests_equal(const struct generate_request *a, const struct genera
         ck_assert_str_eq(a->prompt, b->prompt);
         ck_assert_uint_eq(a->prompt_len, b->prompt_len);
     }
+    ck_assert_int_eq(a->n_messages, b->n_messages);
+    for (int i = 0; i < a->n_messages; i++) {
+        ck_assert_str_eq(a->messages[i].role, b->messages[i].role);
+        ck_assert_str_eq(a->messages[i].content, b->messages[i].content);
+        ck_assert_uint_eq(a->messages[i].content_len, b->messages[i].content_len);
+    }
     ck_assert_int_eq(a->n_prompt_ids, b->n_prompt_ids);
     if (a->n_prompt_ids) {
         ck_assert_mem_eq(a->prompt_ids, b->prompt_ids, (size_t)a->n_prompt_ids * sizeof(int32_t));
@@ -226,6 +248,7 @@ START_TEST(kept_request_has_all_but_the_prompt_and_the_prediction)
         settings_equal(&sent, &kept);
         ck_assert(!kept.prompt && !kept.prompt_ids && !kept.n_prompt_ids && !kept.prompt_len);
         ck_assert(!kept.prediction && !kept.prediction_len);
+        ck_assert(!kept.messages && !kept.n_messages);
         arena_close(&own);
     }
 }

@@ -69,6 +69,7 @@ START_TEST(service_description_round_trip_keeps_every_field)
         .n_kernels = 2,
         .kernels = kernels,
         .draft_kernels = "avx2",
+        .has_chat = true,
         .n_groups = 2,
         .groups = groups,
         .load = {.sequences_max = 64,
@@ -112,6 +113,7 @@ START_TEST(service_description_round_trip_keeps_every_field)
     ck_assert_str_eq(b.addresses[1], addresses[1]);
     ck_assert_str_eq(b.kernels[1], kernels[1]);
     ck_assert_str_eq(b.draft_kernels, a.draft_kernels);
+    ck_assert(b.has_chat);
     ck_assert_mem_eq(&a.load, &b.load, sizeof a.load);
     ck_assert_mem_eq(&a.times, &b.times, sizeof a.times);
     ck_assert_int_eq(b.n_groups, 2);
