@@ -148,7 +148,8 @@ def test_texts_of_special_tokens(cluster):
 
 
 def test_calls_that_are_refused(cluster):
-    """Of the gRPC call that it makes: no messages, none of a role, no template, too long a text."""
+    """The gRPC call that it makes: without messages, a role or a template, and with too many
+    tokens."""
     def conversation(*messages):
         return field(26, b"".join(field(1, field(1, role) + field(2, text))
                                   for role, text in messages))
