@@ -68,6 +68,17 @@ PY
     grep -q '^alpha' "$work/err" && nothing_left
 }
 
+# The toy pair is asked for 120 tokens at a low temperature with a seed, unless told otherwise.
+toy_defaults() {
+    timeout -k 5 60 "$run" -T 1 >"$work/out" 2>"$work/err" &&
+        timeout -k 5 60 "$run" -T 1 "Once upon a time" --temperature 0.4 --seed 7 -n 120 -q \
+            >"$work/out2" 2>"$work/err2" &&
+        cmp -s "$work/out" "$work/out2" && [ "$(wc -l <"$work/err")" -eq 3 ] &&
+        grep -q '^120 tokens' "$work/err" &&
+        timeout -k 5 60 "$run" -T 1 "x" -n 5 --temperature 0 --stats >"$work/out" 2>"$work/err" &&
+        grep -q '^tokens  *5 ' "$work/err" && grep -q '^rule  *greedy' "$work/err" && nothing_left
+}
+
 two_at_a_time() {
     local first second
     timeout -k 5 60 "$run" -T 1 "$prompt" --temperature 0 -n 40 -q >"$work/out" 2>"$work/err" &
@@ -225,6 +236,8 @@ for ranks in 1 2 4; do
     greedy_text $ranks
     report $? "the greedy reference on $ranks ranks"
 done
+toy_defaults
+report $? "a first text without options"
 two_at_a_time
 report $? "two runs at a time"
 readme_texts
