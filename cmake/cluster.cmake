@@ -5,6 +5,7 @@ find_library(GRPC_LIB grpc REQUIRED)
 find_library(GPR_LIB gpr REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(PROTOBUF_C REQUIRED IMPORTED_TARGET libprotobuf-c)
+outrider_library(EDIT libedit)
 find_program(PROTOC_C protoc-c REQUIRED)
 
 # outrider_schemas(TARGET folder/name...): C of the .proto files, which TARGET alone includes.

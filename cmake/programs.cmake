@@ -48,11 +48,10 @@ outrider_room(coordinator FOLDERS coordinator EXCLUDE "/main\\.c$"
   LINK outrider_engine outrider_grpc outrider_openai)
 # The ranks of one container; it starts mpirun and needs no library of it.
 outrider_room(launch FOLDERS launch EXCLUDE "/main\\.c$" LINK outrider_base)
-outrider_library(EDIT libedit) # the lines that `outrider chat` reads
 outrider_room(client FOLDERS client client/jobs client/plan client/link client/figures client/bench
   client/record client/chat EXCLUDE "/main\\.c$"
   LINK outrider_proto outrider_rpc outrider_speculation outrider_lookup outrider_tokenizer
-       outrider_export outrider_launch HIDDEN PkgConfig::EDIT)
+       outrider_export outrider_launch)
 # The commands that compute with models.
 outrider_room(skip FOLDERS client/skip LINK outrider_client outrider_model)
 outrider_room(replay FOLDERS client/replay LINK outrider_client outrider_model)
@@ -67,6 +66,7 @@ foreach(program coordinator worker client)
   set_target_properties(outrider-${program} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 endforeach()
+target_link_libraries(outrider_client PRIVATE PkgConfig::EDIT) # lines that are typed
 # main.c opens the world of --target mpi; coordinator_open is given it.
 target_link_libraries(outrider-coordinator PRIVATE outrider_comm_mpi)
 target_link_libraries(outrider-client PRIVATE outrider_skip outrider_replay outrider_heads
