@@ -159,6 +159,7 @@ static int take_answer(struct record *r, struct token_ids *answer,
     } else if (reply->summary && reply->summary->prompt_ids) {
         TRY(token_ids_append(&r->text.ids, reply->summary->prompt_ids,
                              (size_t)reply->summary->prompt_tokens, err));
+        snprintf(r->text.rule, sizeof r->text.rule, "%s", reply->summary->rule);
     }
 out:
     return rc;
@@ -202,6 +203,7 @@ static int find_text(struct record *r, const struct record_prompt *prompt, struc
     int rc = 0;
     r->text.ids.n = 0;
     if (prompt->answer.n) {
+        snprintf(r->text.rule, sizeof r->text.rule, "%s", RECORDING_GIVEN);
         TRY(token_ids_append(&r->text.ids, prompt->ids.data, prompt->ids.n, err));
         TRY(token_ids_append(&answer, prompt->answer.data, prompt->answer.n, err));
     } else {
@@ -262,7 +264,8 @@ static int record_one(struct record *r, const struct record_prompt *prompt, stru
         goto out;
     }
     TRY(score(r, err));
-    TRY(recording_write(&r->text, path, &r->options.features, &r->served, err));
+    TRY(recording_write(&r->text, path, &r->options.features, &r->generate.request, &r->served,
+                        err));
     r->n_written++;
 out:
     return rc ? error_wrap(err, "line %d of the prompts", prompt->line) : 0;

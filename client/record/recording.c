@@ -2,6 +2,7 @@
 #include "client/record/recording.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 #include "base/system/file.h"
 #include "model/export/tensor_header.h"
 
-enum { TENSORS = 5, NUMBERS_BYTES = 128 };
+enum { TENSORS = 5, NUMBERS_BYTES = 128, SETTING_BYTES = 32 };
 
 static void free_rows(struct recording *r)
 {
@@ -121,6 +122,35 @@ static int list_tensors(const struct recording *r, struct tensor_header_entry *t
     return n_tensors;
 }
 
+/* Adds what the request says about a setting, or that it leaves it to the model. -1: no memory. */
+static int add_setting(json_t *metadata, const char *name, double value, double open)
+{
+    char text[SETTING_BYTES] = "model";
+    if (value != open) snprintf(text, sizeof text, "%.6g", value);
+    return json_object_set_new(metadata, name, json_string(text));
+}
+
+/* Adds how the answer was chosen. -1: no memory. */
+static int add_settings(json_t *metadata, const struct generate_request *request)
+{
+    const struct {
+        const char *name;
+        double value, open; /* NAN: it is never open */
+    } settings[] = {
+        {"temperature", (double)request->sampling.temperature, GENERATE_OPEN},
+        {"top_k", request->sampling.top_k, GENERATE_OPEN},
+        {"top_p", (double)request->sampling.top_p, GENERATE_OPEN},
+        {"min_p", (double)request->sampling.min_p, GENERATE_OPEN},
+        {"repetition_penalty", (double)request->repetition_penalty, GENERATE_OPEN},
+        {"presence_penalty", (double)request->presence_penalty, (double)NAN},
+        {"frequency_penalty", (double)request->frequency_penalty, (double)NAN},
+    };
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        if (add_setting(metadata, settings[i].name, settings[i].value, settings[i].open)) return -1;
+    }
+    return 0;
+}
+
 static json_t *metadata_of(const struct recording *r, const struct feature_wish *wish,
                            const struct service_description *served)
 {
@@ -133,13 +163,14 @@ static json_t *metadata_of(const struct recording *r, const struct feature_wish 
     snprintf(n_prompt, sizeof n_prompt, "%zu", r->n_prompt);
     snprintf(fingerprint, sizeof fingerprint, "%016llx",
              (unsigned long long)served->model_fingerprint);
-    return json_pack("{ss ss ss ss ss ss}", "boundaries", numbers, "normed",
+    return json_pack("{ss ss ss ss ss ss ss}", "boundaries", numbers, "normed",
                      wish->normed ? "true" : "false", "prompt_tokens", n_prompt, "model",
                      served->target_model, "arithmetic", served->arithmetic, "fingerprint",
-                     fingerprint);
+                     fingerprint, "rule", r->rule);
 }
 
 int recording_write(const struct recording *r, const char *path, const struct feature_wish *wish,
+                    const struct generate_request *request,
                     const struct service_description *served, struct error *err)
 {
     int rc = 0;
@@ -148,7 +179,8 @@ int recording_write(const struct recording *r, const char *path, const struct fe
     struct buffer header = {0};
     int n = list_tensors(r, tensors, parts + 1);
     json_t *metadata = metadata_of(r, wish, served);
-    if (!metadata) {
+    bool is_given = strcmp(r->rule, RECORDING_GIVEN) == 0;
+    if (!metadata || (!is_given && add_settings(metadata, request))) {
         rc = error_set(err, ERR_NO_MEMORY, "no memory for the header of %.200s", path);
         goto out;
     }

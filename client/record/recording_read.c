@@ -1,6 +1,7 @@
 /* Reading recorded texts back. */
 #include <jansson.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,19 +38,20 @@ static int read_metadata(struct recording *r, struct feature_wish *wish,
 {
     uint64_t size;
     json_t *root = NULL;
-    const char *boundaries, *normed, *n_prompt;
+    const char *boundaries, *normed, *n_prompt, *rule = "";
     int rc = 0;
     memcpy(&size, view->data, sizeof size); /* little-endian, as the whole program */
     const char *header = (const char *)view->data + LENGTH_BYTES;
     TRY(json_parse_text(&root, header, (size_t)size, path, err));
-    if (json_unpack(json_member(root, "__metadata__"), "{ss ss ss}", "boundaries", &boundaries,
-                    "normed", &normed, "prompt_tokens", &n_prompt) ||
+    if (json_unpack(json_member(root, "__metadata__"), "{ss ss ss s?s}", "boundaries", &boundaries,
+                    "normed", &normed, "prompt_tokens", &n_prompt, "rule", &rule) ||
         read_boundaries(wish, boundaries)) {
         rc = refuse(path, "its metadata do not say what it holds", err);
         goto out;
     }
     wish->normed = strcmp(normed, "true") == 0;
     r->n_prompt = strtoul(n_prompt, NULL, 10);
+    snprintf(r->rule, sizeof r->rule, "%s", rule);
 out:
     json_decref(root);
     return rc;

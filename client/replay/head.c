@@ -127,6 +127,13 @@ static int open_text(struct rig *rig, const char *path, struct error *err)
     TRY(recording_read(&rig->text, &wish, path, err));
     TRY(find_columns(rig, &wish, path, err));
     const struct recording *text = &rig->text;
+    bool may_be_greedy = !*text->rule || strcmp(text->rule, RECORDING_GIVEN) == 0;
+    if (!may_be_greedy && strcmp(text->rule, "greedy") != 0) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "the answer in %s was drawn (rule %s), but in a replay the guesses stay "
+                         "that are the target's best tokens: record it with --temperature 0",
+                         path, text->rule);
+    }
     if (text->dim != rig->feature_dim) {
         return error_set(err, ERR_FORMAT,
                          "%s has features of width %d, but the head reads those of width %d", path,

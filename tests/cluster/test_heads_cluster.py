@@ -159,10 +159,10 @@ def check_replay(world, head, folder):
     use(world, head, "--serve-features")
     total = world.texts("greedy", n_draft=4, max_tokens=n_tokens)
 
-    def record(out, boundaries):
+    def record(out, boundaries, temperature="0"):
         done = world.cluster.outrider(
             "record", "--prompts", prompts, "--out", out, "--boundaries", boundaries, "-n",
-            str(n_tokens), "--temperature", "0", "--ignore-eos")
+            str(n_tokens), "--temperature", temperature, "--ignore-eos")
         assert done.returncode == 0, done.stderr
         return sorted(glob.glob(os.path.join(out, "*.safetensors")))
 
@@ -181,8 +181,10 @@ def check_replay(world, head, folder):
                 f"guesses that were tested: {tested}")
     shutil.rmtree(out)
     few = record(out, "2")
+    drawn = record(out + "-drawn", ",".join(map(str, boundaries)), "0.7")
     for files, words, part in ((files[:1], [], "--model is missing"),
                                (few, ["-m", TARGET], "reads boundary 4, which"),
+                               (drawn, ["-m", TARGET], "record it with --temperature 0"),
                                ([os.path.join(head, "model.safetensors")], ["-m", TARGET],
                                 "is no text of outrider record"),
                                ([prompts], ["-m", TARGET], "prompts")):

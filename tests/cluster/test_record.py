@@ -17,10 +17,10 @@ from cluster import Cluster, bound, wait_until
 
 COLUMNS = ["0", "1", "2", "4"]
 STEP_TOKENS, STEP_ROWS, KV_TOKENS = 32, 17, 1024
-GREEDY = ["-n", "24", "--temperature", "0", "--ignore-eos"]
+GREEDY = ["-n", "24", "--temperature", "0", "--top-p", "0.5", "--ignore-eos"]
 LONG = [300 + i % 50 for i in range(230)]
-# A recorded text needs 58 of 64 blocks in the end and takes at least 58 steps of 16 rows, more where
-# the planner reads fewer rows beside a text. The one that grows has 5 blocks in the beginning, 8
+# A recorded text needs 58 of 64 blocks in the end and takes at least 58 steps of 16 rows, more
+# where the planner reads fewer rows beside a text. The one that grows has 5 blocks in the beginning, 8
 # after 58 steps, and grows on for ten times as long.
 TEXT_TOKENS, BEGUN_TOKENS, GROWN_TOKENS = 916, 60, 600
 
@@ -78,6 +78,16 @@ def check_shapes(metadata, tensors, n_prompt):
     best = struct.unpack(f"<{3 * (n - 1)}i", tensors["best_ids"][2])
     first = int(metadata["prompt_tokens"])
     return all(best[3 * (i - 1)] == ids[i] for i in range(first, n))
+
+
+def check_settings(metadata, is_generated):
+    """The file says how its answer was chosen."""
+    settings = {key: metadata.get(key) for key in
+                ("rule", "temperature", "top_k", "top_p", "repetition_penalty")}
+    wanted = {"rule": "greedy", "temperature": "0", "top_k": "model", "top_p": "0.5",
+              "repetition_penalty": "model"} if is_generated else {
+                  "rule": "given", **dict.fromkeys(list(settings)[1:])}
+    assert settings == wanted, metadata
 
 
 def record_beside_another(cluster, prompts, folder):
@@ -185,6 +195,7 @@ def main(build):
         for number, n_prompt in zip(numbers, (None, 230, 70, 20)):
             name = f"{number:06d}.safetensors"
             metadata, tensors = read(os.path.join(out, name))
+            check_settings(metadata, number in (1, 5))
             is_greedy = check_shapes(metadata, tensors, n_prompt)
             assert is_greedy == (number in (1, 5)), (name, "is the text of plain greedy decoding")
             assert read(os.path.join(whole, name))[1] == tensors, f"{name} differs with two ranks"
