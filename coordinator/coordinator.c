@@ -280,6 +280,29 @@ static int open_drafter(struct coordinator *c, struct error *err)
                      options.vocabulary);
 }
 
+int coordinator_check(const struct coordinator_options *options, struct error *err)
+{
+    struct coordinator c = {.options = *options};
+    struct gguf *of_tokenizer = NULL, *of_draft = NULL;
+    int rc = 0;
+    TRY(name_head(&c, err));
+    of_tokenizer = hold_file(tokenizer_name(&c));
+    of_draft = hold_file(has_draft(&c) ? c.options.draft : NULL);
+    TRY(open_tokenizer(&c, err));
+    const struct drafter_options draft = drafter_options(&c);
+    if (has_draft(&c)) {
+        TRY(drafter_check(&draft, c.tok, err));
+    } else {
+        TRY(open_drafter(&c, err)); /* there is none, and no option may speak of one */
+    }
+out:
+    tokenizer_close(c.tok);
+    gguf_close(of_tokenizer);
+    gguf_close(of_draft);
+    free(c.head_name);
+    return rc;
+}
+
 static void show_ready(const struct coordinator *c);
 
 /* Says whether a request would be served: the doors tell health checks, and the store takes jobs or

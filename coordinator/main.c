@@ -392,6 +392,12 @@ static void note_removed(const char *option)
              option);
 }
 
+static int check_coordinator(void *arg, struct error *err)
+{
+    struct arguments *args = arg;
+    return coordinator_check(&args->options, err);
+}
+
 static int open_coordinator(void *arg, struct error *err)
 {
     struct arguments *args = arg;
@@ -457,6 +463,7 @@ int main(int argc, char **argv)
         .log = args.log,
         .stop_grace_ms = STOP_GRACE_MS + 1000 * args.options.drain_timeout_s,
         .read = read_credentials,
+        .check = check_coordinator,
         .open = open_coordinator,
         .run = run_coordinator,
         .stop = stop_coordinator,

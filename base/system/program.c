@@ -25,8 +25,9 @@ const struct option_row program_rows[] = {
      .help = "of the log's lines: text, or json: one object in each line"},
     OPTION_GROUP("Before a start", "--check"),
     {"check", 0, NULL, FIELD(is_check),
-     .help = "start nothing: check the options, and of a worker the model's config, and print how "
-             "many ranks can share it"},
+     .help = "start nothing: check the options and the files that they name: of a coordinator "
+             "those of tokenizer and draft or head, of a worker those of the model and a head; a "
+             "worker prints how many ranks can share its model"},
     {0},
 };
 
@@ -54,6 +55,7 @@ void program_options(const struct option_program *program, int argc, char **argv
 static int run_check(const struct program *program, void *arg)
 {
     struct error err;
+    log_open(program->name, LOG_LEVEL_ERROR); /* nothing but the line below is said */
     int rc = program->read ? program->read(arg, &err) : 0;
     if (!rc && program->check) rc = program->check(arg, &err);
     if (rc) fprintf(stderr, "%s: %s\n", program->name, err.text);

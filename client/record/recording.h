@@ -19,8 +19,8 @@ enum { RECORDING_RULE_BYTES = 32 };
 /* Zero it before first use. */
 struct recording {
     struct token_ids ids; /* prompt and answer */
-    /* Of acceptance, by which the answer came: "greedy", ... or RECORDING_GIVEN; "": unknown, as in
-     * files of older versions. */
+    /* Rule of acceptance by which the answer came, or RECORDING_GIVEN; "": unknown, as in files of
+     * older versions. */
     char rule[RECORDING_RULE_BYTES];
     size_t n_prompt;
     int n_columns, dim, top_n; /* columns and dim: of the first features that came */
@@ -40,13 +40,13 @@ int recording_add(struct recording *recording, const struct score_reply *reply, 
 /* True if all of the text has come. */
 bool recording_is_whole(const struct recording *recording);
 
-/* Writes the file, so that there is a whole one or none. request: by which the answer was asked for,
- * if it was not given. Errors: ERR_IO, ERR_ARGUMENT the path is too long, ERR_NO_MEMORY. */
+/* Writes the file, so that there is a whole one or none. request: by which the answer was asked
+ * for, if it was not given. Errors: ERR_IO, ERR_ARGUMENT the path is too long, ERR_NO_MEMORY. */
 int recording_write(const struct recording *recording, const char *path,
                     const struct feature_wish *wish, const struct generate_request *request,
                     const struct service_description *served, struct error *err);
 
-/* Reads ids, rule, n_prompt and features of a file, and which columns these have. Errors: ERR_NOT_FOUND,
- * ERR_IO, ERR_FORMAT it is no such file, ERR_NO_MEMORY. */
+/* Reads ids, rule, n_prompt and features of a file, and which columns these have. Errors:
+ * ERR_NOT_FOUND, ERR_IO, ERR_FORMAT it is no such file, ERR_NO_MEMORY. */
 int recording_read(struct recording *recording, struct feature_wish *wish, const char *path,
                    struct error *err);

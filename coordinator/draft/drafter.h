@@ -200,6 +200,11 @@ struct model_draft_extra_ops {
     /* The head reads its features so from now on; no text has a place. Errors: those of opening. */
     int (*take_reading)(struct drafter *drafter, const struct head_trial *trial, struct error *err);
 
+    /* Fails as open would for what the options and files say, without loading weights. NULL:
+     * nothing can be said before. */
+    int (*check)(const struct drafter_options *options, const struct tokenizer *tok,
+                 struct error *err);
+
     /* Compute threads that are worth it, 1 .. n_cores. NULL: one. Errors: those of opening. */
     int (*count_threads)(const struct drafter_options *options, int n_cores, int *n_threads,
                          struct error *err);
@@ -282,9 +287,11 @@ void drafter_forget(struct drafter *drafter, int slot);
 /* The row of what `name` means in --draft. */
 const struct drafter_row *drafter_find(const char *name);
 
-/* The verbs above; open and count_threads find the drafter by options->name. */
+/* The verbs above; open, check and count_threads find the drafter by options->name. */
 int drafter_open(struct drafter **drafter, const struct drafter_options *options,
                  const struct tokenizer *tok, struct error *err);
+int drafter_check(const struct drafter_options *options, const struct tokenizer *tok,
+                  struct error *err);
 int drafter_count_threads(const struct drafter_options *options, int n_cores, int *n_threads,
                           struct error *err);
 void drafter_begin(struct drafter *drafter, struct sequence *seq);

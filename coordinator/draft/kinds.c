@@ -89,6 +89,13 @@ int drafter_open(struct drafter **d, const struct drafter_options *options,
     return rc;
 }
 
+int drafter_check(const struct drafter_options *options, const struct tokenizer *tok,
+                  struct error *err)
+{
+    const struct model_draft_ops *ops = drafter_find(options->name)->model;
+    return ops->extra.check ? ops->extra.check(options, tok, err) : 0;
+}
+
 int drafter_count_threads(const struct drafter_options *options, int n_cores, int *n_threads,
                           struct error *err)
 {

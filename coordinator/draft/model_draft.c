@@ -69,8 +69,8 @@ int model_draft_new(struct model_draft **draft, const struct drafter_options *op
     return rc;
 }
 
-/* The tokens that it may guess. */
-static int choose_vocabulary(struct model_draft *d, const struct tokenizer *tok, struct error *err)
+int model_draft_choose_vocabulary(struct model_draft *d, const struct tokenizer *tok,
+                                  struct error *err)
 {
     const struct model_config *cfg = checkpoint_config(d->checkpoint);
     const struct head_config *head = checkpoint_head(d->checkpoint);
@@ -112,7 +112,7 @@ int model_draft_start(struct model_draft *d, const struct tokenizer *tok, struct
     const struct model_config *cfg = checkpoint_config(d->checkpoint);
     int rc = 0;
     show_remarks(d);
-    TRY(choose_vocabulary(d, tok, err));
+    TRY(model_draft_choose_vocabulary(d, tok, err));
     int n_kv_blocks = (options->kv_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
     d->n_rows_max = least(1 + SIBLINGS_MAX + options->n_sequences * DRAFT_MAX, STEP_ROWS);
     if (d->n_places) {
@@ -142,6 +142,29 @@ out:
     return rc;
 }
 
+static int open_files(struct model_draft *d, const struct tokenizer *tok, struct error *err)
+{
+    int rc = 0;
+    TRY(checkpoint_open(&d->checkpoint, d->options.name, err));
+    if (d->options.is_strict) TRY(checkpoint_demand_known_keys(d->checkpoint, err));
+    TRY(check_tokenizer(d, tok, err));
+out:
+    return rc;
+}
+
+static int model_draft_check(const struct drafter_options *options, const struct tokenizer *tok,
+                             struct error *err)
+{
+    int rc = 0;
+    struct model_draft *d = NULL;
+    TRY(model_draft_new(&d, options, err));
+    TRY(open_files(d, tok, err));
+    TRY(model_draft_choose_vocabulary(d, tok, err));
+out:
+    if (d) model_draft_close(&d->base);
+    return rc;
+}
+
 static int model_draft_open(struct drafter **drafter, const struct drafter_options *options,
                             const struct tokenizer *tok, struct error *err)
 {
@@ -149,9 +172,7 @@ static int model_draft_open(struct drafter **drafter, const struct drafter_optio
     struct model_draft *d = NULL;
     *drafter = NULL;
     TRY(model_draft_new(&d, options, err));
-    TRY(checkpoint_open(&d->checkpoint, options->name, err));
-    if (options->is_strict) TRY(checkpoint_demand_known_keys(d->checkpoint, err));
-    TRY(check_tokenizer(d, tok, err));
+    TRY(open_files(d, tok, err));
     TRY(model_draft_start(d, tok, err));
     *drafter = &d->base;
     d = NULL;
@@ -370,5 +391,5 @@ const struct model_draft_ops model_draft_ops = {
     .reserve = model_draft_reserve,
     .propose = model_draft_propose,
     .commit = model_draft_commit,
-    .extra = {.count_threads = model_draft_count_threads},
+    .extra = {.check = model_draft_check, .count_threads = model_draft_count_threads},
 };

@@ -98,6 +98,9 @@ static inline struct model_draft *model_draft(struct drafter *drafter)
 /* An open draft without its model: what the options say of all of them. */
 int model_draft_new(struct model_draft **draft, const struct drafter_options *options,
                     struct error *err);
+/* The tokens that the draft of d->checkpoint may guess, and its masks, by the options and files. */
+int model_draft_choose_vocabulary(struct model_draft *d, const struct tokenizer *tok,
+                                  struct error *err);
 /* Opens a model of the checkpoint on the backend; a part of model_draft_start. like: as in struct
  * model_options. Errors: those of model_open. */
 int model_draft_open_model(struct model_draft *d, const struct checkpoint *ck,

@@ -101,6 +101,29 @@ out:
     return rc;
 }
 
+static int open_files(struct model_draft *d, struct error *err)
+{
+    int rc = 0;
+    TRY(open_checkpoints(d, err));
+    if (d->options.is_strict) TRY(checkpoint_demand_known_keys(d->checkpoint, err));
+    TRY(open_inputs(d, err));
+out:
+    return rc;
+}
+
+static int head_draft_check(const struct drafter_options *options, const struct tokenizer *tok,
+                            struct error *err)
+{
+    int rc = 0;
+    struct model_draft *d = NULL;
+    TRY(model_draft_new(&d, options, err));
+    TRY(open_files(d, err));
+    TRY(model_draft_choose_vocabulary(d, tok, err));
+out:
+    if (d) model_draft_close(&d->base);
+    return rc;
+}
+
 static int head_draft_open(struct drafter **drafter, const struct drafter_options *options,
                            const struct tokenizer *tok, struct error *err)
 {
@@ -108,9 +131,7 @@ static int head_draft_open(struct drafter **drafter, const struct drafter_option
     struct model_draft *d = NULL;
     *drafter = NULL;
     TRY(model_draft_new(&d, options, err));
-    TRY(open_checkpoints(d, err));
-    if (options->is_strict) TRY(checkpoint_demand_known_keys(d->checkpoint, err));
-    TRY(open_inputs(d, err));
+    TRY(open_files(d, err));
     TRY(model_draft_start(d, tok, err));
     TRY(model_keep_output(d->model, err));
     *drafter = &d->base;
@@ -298,5 +319,6 @@ const struct model_draft_ops head_draft_ops = {
               .set_projection = head_draft_set_projection,
               .open_proof = head_draft_open_proof,
               .take_reading = head_draft_take_reading,
+              .check = head_draft_check,
               .count_threads = head_draft_count_threads},
 };

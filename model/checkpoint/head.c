@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/memory.h"
 #include "base/system/hub_cache.h"
+#include "base/text/ending.h"
 #include "model/checkpoint/find.h"
 #include "model/checkpoint/internal.h"
 #include "model/numerics/numerics.h"
@@ -404,6 +406,40 @@ out:
 
 /* ---- open ---- */
 
+/* A file in place of the folder: says where the folder is, or how one is made. */
+static int refuse_file(const char *name, struct error *err)
+{
+    static const char wanted[] = "a head is a folder with config.json and safetensors files";
+    const char *slash = strrchr(name, '/');
+    int len = slash ? (int)(slash - name) : 1;
+    const char *folder = slash ? name : ".";
+    struct stat st;
+    if (stat(name, &st) || !S_ISREG(st.st_mode)) return 0;
+    if (ending_is(name, ".gguf")) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%.200s is a GGUF file, of which models are read but no heads: %s", name,
+                         wanted);
+    }
+    if (ending_is(name, ".pt") || ending_is(name, ".pth")) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%.200s is a file of PyTorch, but %s: of Medusa's medusa_lm_head.pt and "
+                         "the config.json beside it tools/convert_medusa.py makes one",
+                         name, wanted);
+    }
+    if (ending_is(name, ".bin")) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%.200s is a file of PyTorch, but %s: convert it with torch.load(..., "
+                         "weights_only=True) and safetensors.torch.save_file to model.safetensors "
+                         "and name the folder, %.*s",
+                         name, wanted, len, folder);
+    }
+    if (ending_is(name, ".safetensors") || ending_is(name, ".json")) {
+        return error_set(err, ERR_UNSUPPORTED, "%.200s is a file, but %s: name its folder, %.*s",
+                         name, wanted, len, folder);
+    }
+    return error_set(err, ERR_UNSUPPORTED, "%.200s is a file, but %s", name, wanted);
+}
+
 /* Medusa's own files: its training writes medusa_lm_head.pt. */
 static int open_medusa(struct checkpoint *ck, struct error *err)
 {
@@ -440,6 +476,7 @@ int checkpoint_open_head_folder(struct checkpoint *ck, struct config_rest *rest,
     char path[CHECKPOINT_PATH_BYTES], *text = NULL;
     size_t len = 0;
     int rc = 0;
+    TRY(refuse_file(ck->name, err));
     TRY(mem_array(&ck->head, 1, sizeof *ck->head, err));
     o.head = ck->head;
     TRY(checkpoint_read_config(ck, path, &text, &len, err));

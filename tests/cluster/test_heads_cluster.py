@@ -199,13 +199,13 @@ def check_replay(world, head, folder):
 # ---- what is refused ----
 
 def refusal(world, *flags):
-    """Exit status and complaint of a coordinator with these flags."""
+    """Exit status of a coordinator with these flags, and the lines that it says."""
     cluster = world.cluster
     run = subprocess.run([os.path.join(cluster.bin, "outrider-coordinator"), "--target",
                           cluster.worker_addresses[0], "--listen", f"unix:{cluster.folder}/refused",
                           *flags], capture_output=True, encoding="utf-8", timeout=bound(60),
                          check=False)
-    return run.returncode, run.stdout + run.stderr
+    return run.returncode, (run.stdout + run.stderr).strip().splitlines()
 
 
 def check_refusals(world, head, folder):
@@ -218,15 +218,21 @@ def check_refusals(world, head, folder):
             (2, "--tokenizer is missing", ["--head", head]),
             (78, "there is no folder", ["--head", "/nowhere", *of_target]),
             (78, "it is a model and no head", ["--head", TARGET, *of_target]),
+            (78, f"name its folder, {head}", ["--head", f"{head}/model.safetensors", *of_target]),
+            (78, "there is no folder", ["--draft", "/nowhere", *of_target]),
             (78, "is a head: name it with --head", ["--draft", head]),
             (78, "is a head: name it with --head", ["--draft", head, *of_target]),
             (78, "name no such layers", ["--head", far, *of_target]),
             (78, "has the width 256", ["--head", narrow, *of_target]),
             (78, "within the vocabulary of 2000", ["--head", small, *of_target]),
             (78, "--draft-vocab", ["--head", head, "--draft-vocab", "/nowhere", *of_target])):
-        found, text = refusal(world, *flags)
-        said = text.strip().splitlines()[-1] if text.strip() else ""
-        world.check(found == status and part in text, f"status {found}: {said}")
+        found, lines = refusal(world, *flags)
+        world.check(found == status and part in "".join(lines), f"status {found}: {lines[-1:]}")
+        found, lines = refusal(world, *flags, "--check")
+        world.check(found == status and part in lines[0] and (status == 2 or len(lines) == 1),
+                    f"the same with --check: {lines}")
+    world.check(refusal(world, "--head", head, *of_target, "--check") == (0, []),
+                "--check takes the head")
 
 
 def write_shallow_target(folder, n_layers):

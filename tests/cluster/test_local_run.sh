@@ -146,11 +146,11 @@ wrong_model() { # the one line, and nothing was started
         nothing_left
 }
 
-wrong_draft() { # the last line says why
-    timeout -k 5 60 "$run" -T 1 --target "$root/deploy/models/tales/target" --draft /nowhere x \
+wrong_draft() { # wrong_draft --draft|--head: the one line says why, and nothing was started
+    timeout -k 5 60 "$run" -T 1 --target "$root/deploy/models/tales/target" "$1" /nowhere x \
         >"$work/out" 2>"$work/err"
-    [ $? -eq 1 ] && nothing_left &&
-        tail -n 1 "$work/err" | grep -q 'coordinator ended .*: there is no folder /nowhere'
+    [ $? -eq 1 ] && grep -q 'there is no folder /nowhere' "$work/err" &&
+        [ "$(wc -l <"$work/err")" -eq 1 ] && nothing_left
 }
 
 # A head that the test makes drafts for the default target: the same text, with guesses that stay.
@@ -254,8 +254,10 @@ wrong_model
 report $? "a wrong model is a failure with one line"
 head_text
 report $? "a head drafts, and the text is that of plain decoding"
-wrong_draft
-report $? "a wrong draft is a failure whose last line says why"
+wrong_draft --draft
+report $? "a wrong draft is a failure with one line"
+wrong_draft --head
+report $? "so is a wrong head"
 hopeless_group 78 /nowhere --model /nowhere
 report $? "a group without a model is not started again"
 hopeless_group 78 'must be one of 1 2 4 8' -T 3 --model "$root/deploy/models/tales/target"

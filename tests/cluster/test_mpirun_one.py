@@ -153,15 +153,21 @@ class One(Fixture):
         one = self.start("one", os.path.join(SCRIPTS, "one"), "--build", BUILD, "-T", "1",
                          "--target", os.path.join(TALES, "target"), "--draft", "/nowhere",
                          "--listen", self.address)
-        self.check_final(one, "there is no folder /nowhere")
+        self.check_refusal(one, "there is no folder /nowhere")
+
+    def check_refusal(self, one, sentence):
+        """Before anything is started."""
+        self.assertEqual(one.wait(20), 78)
+        self.assertIn(sentence, one.log())
+        self.assertEqual(len(one.log().splitlines()), 1, one.log())
 
     def test_a_head_is_named_to_the_coordinator_together_with_the_target(self):
         for words, sentence in ((["--head", "/nowhere"], "there is no folder /nowhere"),
                                 (["--head", os.path.join(TALES, "target")], "no head")):
-            one = self.start("one", os.path.join(SCRIPTS, "one"), "--build", BUILD, "-T", "1",
-                             "--target", os.path.join(TALES, "target"), *words, "--listen",
-                             self.address)
-            self.check_final(one, sentence)
+            one = self.start(os.path.basename(words[1]), os.path.join(SCRIPTS, "one"), "--build",
+                             BUILD, "-T", "1", "--target", os.path.join(TALES, "target"), *words,
+                             "--listen", self.address)
+            self.check_refusal(one, sentence)
 
     def test_an_address_that_cannot_be_bound_ends_the_job(self):
         one = self.start("one", os.path.join(SCRIPTS, "one"), "--build", BUILD, "-T", "2",
