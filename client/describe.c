@@ -163,6 +163,14 @@ static void print_measured(const struct service_description *s)
     printf("%-22s%d of %d groups\n", "calibrated", n, s->n_groups);
 }
 
+static void print_draft(const struct service_description *s)
+{
+    char named[512];
+    const char *model = s->draft_model[0] ? s->draft_model : "none";
+    snprintf(named, sizeof named, "%s, a head (%s)", model, s->draft_kind);
+    terminal_row("draft model", s->draft_kind[0] ? named : model);
+}
+
 static void print_table(const struct service_description *s)
 {
     terminal_row("state", s->state);
@@ -177,7 +185,7 @@ static void print_table(const struct service_description *s)
     terminal_row_number("vocabulary", s->vocab_size);
     terminal_row_number("context", s->context_limit);
     terminal_row_number("KV blocks", s->n_kv_blocks);
-    terminal_row("draft model", s->draft_model[0] ? s->draft_model : "none");
+    print_draft(s);
     terminal_row_number("draft tokens (K)", s->default_n_draft);
     terminal_row("strategy", strategy_names[s->default_strategy]);
     terminal_row_number("draft support", s->draft_support);
@@ -227,19 +235,19 @@ static json_t *groups_json(const struct service_description *s)
 
 static json_t *describe_json(const struct service_description *s)
 {
-    return json_pack("{ss ss ss ss ss so so si si si si si ss si si si so ss so so ss so so}",
-                     "state", s->state, "version", s->version, "target_model", s->target_model,
-                     "target_architecture", s->target_architecture, "arithmetic", s->arithmetic,
-                     "model_fingerprint", hex(s->model_fingerprint), "tokenizer_fingerprint",
-                     hex(s->tokenizer_fingerprint), "n_ranks", s->n_ranks, "n_slices", s->n_slices,
-                     "vocab_size", s->vocab_size, "context_limit", s->context_limit, "n_kv_blocks",
-                     s->n_kv_blocks, "draft_model", s->draft_model, "default_n_draft",
-                     s->default_n_draft, "draft_support", s->draft_support, "queue_capacity",
-                     s->queue_capacity, "worker_addresses",
-                     words_json(s->addresses, s->n_addresses), "default_strategy",
-                     strategy_names[s->default_strategy], "planner", estimates_json(&s->estimates),
-                     "kernels", words_json(s->kernels, s->n_kernels), "draft_kernels",
-                     s->draft_kernels, "load", load_json(&s->load), "groups", groups_json(s));
+    return json_pack(
+        "{ss ss ss ss ss so so si si si si si ss si si si so ss so so ss so so ss}", "state",
+        s->state, "version", s->version, "target_model", s->target_model, "target_architecture",
+        s->target_architecture, "arithmetic", s->arithmetic, "model_fingerprint",
+        hex(s->model_fingerprint), "tokenizer_fingerprint", hex(s->tokenizer_fingerprint),
+        "n_ranks", s->n_ranks, "n_slices", s->n_slices, "vocab_size", s->vocab_size,
+        "context_limit", s->context_limit, "n_kv_blocks", s->n_kv_blocks, "draft_model",
+        s->draft_model, "default_n_draft", s->default_n_draft, "draft_support", s->draft_support,
+        "queue_capacity", s->queue_capacity, "worker_addresses",
+        words_json(s->addresses, s->n_addresses), "default_strategy",
+        strategy_names[s->default_strategy], "planner", estimates_json(&s->estimates), "kernels",
+        words_json(s->kernels, s->n_kernels), "draft_kernels", s->draft_kernels, "load",
+        load_json(&s->load), "groups", groups_json(s), "draft_kind", s->draft_kind);
 }
 
 static int run(struct describe *d, struct error *err)

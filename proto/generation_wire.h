@@ -264,6 +264,7 @@ struct service_group {
 
 struct service_description {
     const char *version, *target_model, *target_architecture, *arithmetic, *draft_model, *state;
+    const char *draft_kind; /* of a head, such as "EAGLE-3"; "" or NULL = the draft is none */
     int n_ranks, n_slices, vocab_size, context_limit, default_n_draft, draft_support;
     int n_kv_blocks, queue_capacity;
     enum strategy default_strategy;

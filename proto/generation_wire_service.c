@@ -55,6 +55,7 @@ static const ProtobufCMessage *service_build(struct arena *scratch, const void *
     out->vocab_size = (uint32_t)desc->vocab_size;
     out->context_limit = (uint32_t)desc->context_limit;
     out->draft_model = codec_copy_string(scratch, desc->draft_model);
+    out->draft_kind = codec_copy_string(scratch, desc->draft_kind ? desc->draft_kind : "");
     out->default_n_draft = (uint32_t)desc->default_n_draft;
     out->draft_support = (uint32_t)desc->draft_support;
     out->state = codec_copy_string(scratch, desc->state);
@@ -73,9 +74,9 @@ static const ProtobufCMessage *service_build(struct arena *scratch, const void *
     out->groups = groups_make(scratch, desc);
     out->times = times_make(scratch, &desc->times);
     bool is_whole = out->version && out->target_model && out->target_architecture &&
-                    out->arithmetic && out->draft_model && out->state && out->worker_addresses &&
-                    out->estimates && out->kernels && out->draft_kernels && out->load &&
-                    out->groups && out->times;
+                    out->arithmetic && out->draft_model && out->draft_kind && out->state &&
+                    out->worker_addresses && out->estimates && out->kernels && out->draft_kernels &&
+                    out->load && out->groups && out->times;
     return is_whole ? &out->base : NULL;
 }
 
@@ -96,6 +97,7 @@ static int service_texts_decode(const Outrider__Generation__V1__Description *msg
                  {&desc->target_architecture, msg->target_architecture, "target_architecture"},
                  {&desc->arithmetic, msg->arithmetic, "arithmetic"},
                  {&desc->draft_model, msg->draft_model, "draft_model"},
+                 {&desc->draft_kind, msg->draft_kind, "draft_kind"},
                  {&desc->draft_kernels, msg->draft_kernels, "draft_kernels"},
                  {&desc->state, msg->state, "state"}};
     int rc = 0;

@@ -173,6 +173,7 @@ struct drafter {
     /* The folder of a head that must prove itself before it guesses (open_proof); NULL: there is
      * nothing to prove. */
     const char *head_folder;
+    const char *head_format; /* of a head, such as "EAGLE-3"; NULL: it is none */
     /* Lent by the owner, and not to a parallel one; NULL: each guess takes a pass of its own. */
     struct draft_stage *stage;
 };

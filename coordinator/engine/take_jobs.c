@@ -290,6 +290,7 @@ static void answer_describe(struct engine *e, struct job *job)
     show_seats(e, &shown);
     const struct target_description *d = engine_group(e);
     const struct drafter *model = e->options.drafters->model;
+    const struct drafter *drafter = e->head ? e->head : model;
     int n_kernels, k = sequence_default_k(e->options.strategy, e->options.n_draft);
     const char *kernels[RANKS_MAX];
     target_kernels(e->options.target, kernels, &n_kernels);
@@ -299,6 +300,7 @@ static void answer_describe(struct engine *e, struct job *job)
         .target_architecture = d->architecture,
         .arithmetic = d->arithmetic,
         .draft_model = e->options.draft_name,
+        .draft_kind = drafter ? drafter->head_format : NULL,
         .state = shown.state,
         .n_ranks = d->n_ranks,
         .n_slices = d->n_slices,

@@ -143,6 +143,7 @@ pack_description(struct packer *p, const struct service_description *description
     parts.target_architecture = packer_string(p, description->target_architecture);
     parts.arithmetic = packer_string(p, description->arithmetic);
     parts.draft_model = packer_string(p, description->draft_model);
+    parts.draft_kind = packer_string(p, description->draft_kind);
     parts.state = packer_string(p, description->state);
     parts.draft_kernels = packer_string(p, description->draft_kernels);
     parts.addresses = packer_strings(p, description->addresses, description->n_addresses);

@@ -345,6 +345,7 @@ def test_describe(cluster):
     r = json_of(cluster, "describe")
     assert r["state"] == "serving" and r["n_ranks"] == 1 and r["vocab_size"] == 4096
     assert r["target_model"] == "target" and r["draft_model"] == "draft"
+    assert r["draft_kind"] == ""
     assert r["worker_addresses"] == cluster.worker_addresses
     said = re.findall(r' kernels=(\w+) kernels_reason="(.+?)"', "".join(cluster.logs().values()))
     assert len(said) == 2 and said[0] == said[1], said  # the worker's and the coordinator's draft

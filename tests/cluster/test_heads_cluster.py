@@ -99,7 +99,8 @@ def check_reuse(world, head):
                                               ignore_eos=1)])
         described = json.loads(world.cluster.outrider("describe", "--json").stdout)
         world.check(one["ids"] == text[n:n + 40] and
-                    described["draft_model"] == os.path.basename(head),
+                    described["draft_model"] == os.path.basename(head) and
+                    described["draft_kind"] == "EAGLE-3",
                     f"a prompt of {n} tokens: {one['accepted']} of {one['drafted']} guesses stay")
         return {key: one[key] for key in SAME}, described["load"]["draft_prompt_tokens_reused"]
 

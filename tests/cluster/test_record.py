@@ -20,8 +20,8 @@ STEP_TOKENS, STEP_ROWS, KV_TOKENS = 32, 17, 1024
 GREEDY = ["-n", "24", "--temperature", "0", "--top-p", "0.5", "--ignore-eos"]
 LONG = [300 + i % 50 for i in range(230)]
 # A recorded text needs 58 of 64 blocks in the end and takes at least 58 steps of 16 rows, more
-# where the planner reads fewer rows beside a text. The one that grows has 5 blocks in the beginning,
-# 8 after 58 steps, and grows on for ten times as long.
+# where the planner reads fewer rows beside a text. The one that grows has 5 blocks in the
+# beginning, 8 after 58 steps, and grows on for ten times as long.
 TEXT_TOKENS, BEGUN_TOKENS, GROWN_TOKENS = 916, 60, 600
 
 

@@ -51,6 +51,7 @@ START_TEST(service_description_round_trip_keeps_every_field)
         .target_architecture = "LlamaForCausalLM",
         .arithmetic = "cpu-bf16",
         .draft_model = "small",
+        .draft_kind = "EAGLE-3",
         .state = "serving",
         .n_ranks = 2,
         .n_slices = 4,
@@ -96,6 +97,7 @@ START_TEST(service_description_round_trip_keeps_every_field)
     ck_assert_str_eq(a.target_architecture, b.target_architecture);
     ck_assert_str_eq(a.arithmetic, b.arithmetic);
     ck_assert_str_eq(a.draft_model, b.draft_model);
+    ck_assert_str_eq(a.draft_kind, b.draft_kind);
     ck_assert_str_eq(a.state, b.state);
     ck_assert_int_eq(a.n_ranks, b.n_ranks);
     ck_assert_int_eq(a.n_slices, b.n_slices);
