@@ -95,7 +95,7 @@ static int open_inputs(struct model_draft *d, struct error *err)
     TRY(head_readings(checkpoint_head(d->checkpoint), checkpoint_config(d->target)->n_layers,
                       readings, &n, err));
     TRY(set_inputs(d, &readings[0], err));
-    d->shift = 1;
+    d->shift = d->base.kv_shift = 1;
     d->base.head_folder = folder_of(&d->options);
     d->base.head_format = head_format_name(checkpoint_head(d->checkpoint));
 out:

@@ -127,7 +127,10 @@ static bool adopt_planner(struct engine *e, const struct target_description *d)
                    old->n_threads == d->n_threads && strcmp(old->arithmetic, d->arithmetic) == 0 &&
                    strcmp(old->kernels, d->kernels) == 0;
     const struct drafter *model = e->head ? e->head : e->options.drafters->model;
-    if (!is_same) e->planner = (struct planner){.is_parallel = model && model->is_parallel};
+    if (!is_same) {
+        e->planner = (struct planner){.is_parallel = model && model->is_parallel,
+                                      .rereads = model && model->features};
+    }
     if (!is_same) memset(e->watches, 0, sizeof e->watches);
     return !is_same;
 }

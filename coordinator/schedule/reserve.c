@@ -143,14 +143,22 @@ static bool reserve_reading(struct planning *p, struct sequence *seq, int n_posi
     return true;
 }
 
+/* The first token of the sequence that the draft reads next. */
+static int first_unread(const struct drafter *model, const struct sequence *seq)
+{
+    return most(seq->n_draft_kv, model->kv_shift);
+}
+
 /* True if the draft reads for another sequence in this round what it would read next for this one,
  * which then finds it in the next round. */
-static bool reads_the_same(const struct round_plan *plan, const struct sequence *seq)
+static bool reads_the_same(const struct planning *p, const struct sequence *seq)
 {
+    const struct round_plan *plan = p->plan;
     for (int i = 0; i < plan->n_readings; i++) {
         const struct sequence *other = plan->readings[i].seq;
-        int begin = other->n_draft_kv, n = begin + KV_BLOCK_TOKENS;
-        if (seq->n_draft_kv != begin || plan->readings[i].n_tokens < KV_BLOCK_TOKENS) continue;
+        int begin = other->n_draft_kv;
+        int n = first_unread(p->s->drafters->model, other) + KV_BLOCK_TOKENS;
+        if (seq->n_draft_kv != begin || begin + plan->readings[i].n_tokens < n) continue;
         if (n < seq->n_tokens &&
             memcmp(seq->tokens, other->tokens, (size_t)n * sizeof(int32_t)) == 0)
             return true;
@@ -158,26 +166,26 @@ static bool reads_the_same(const struct round_plan *plan, const struct sequence 
     return false;
 }
 
-/* Tokens that the draft reads next for a sequence: of features, only those that the target has
- * computed. A part ends with a block, so that others that
- * begin alike find all of it. */
-static int reading_tokens(const struct sequence *seq, int room, bool reads_features)
+/* Tokens by which the draft gets on with a sequence: where it reads features, only as far as the
+ * target has computed these. A part ends with a block of the draft, so that others that begin alike
+ * find all of it. */
+static int reading_tokens(const struct drafter *model, const struct sequence *seq, int room)
 {
-    int n_left = planning_n_missed(seq) - 1;
-    if (reads_features) n_left = least(n_left, seq->n_target_kv + 1 - seq->n_draft_kv);
-    return n_left <= room ? n_left : room - (seq->n_draft_kv + room) % KV_BLOCK_TOKENS;
+    int begin = first_unread(model, seq), end = seq->n_tokens - 1, shift = model->kv_shift;
+    if (model->features) end = least(end, seq->n_target_kv + shift);
+    if (end - begin > room) end = begin + room - (begin + room - shift) % KV_BLOCK_TOKENS;
+    return end > begin ? end - seq->n_draft_kv : 0;
 }
 
 void planning_read(struct planning *p)
 {
     list_readers(p);
     int room = p->n_readers ? reading_room(p) : 0;
-    bool reads_features = p->n_readers && p->s->drafters->model->features;
     for (int i = 0; i < p->n_readers && room > 0; i++) {
         struct sequence *seq = p->readers[i];
         if (seq->is_evicted) continue; /* for another reader */
-        int n = reading_tokens(seq, room, reads_features);
-        if (n <= 0 || reads_the_same(p->plan, seq)) continue;
+        int n = reading_tokens(p->s->drafters->model, seq, room);
+        if (n <= 0 || reads_the_same(p, seq)) continue;
         if (!reserve_reading(p, seq, seq->n_draft_kv + n, i < p->n_urgent)) continue;
         p->plan->readings[p->plan->n_readings++] = (struct draft_reading){seq, n};
         room -= n;

@@ -12,10 +12,11 @@ enum {
 
 /* Tokens of a lane that its first pass reads anyway: the guesses of the last round that the draft
  * has not read, as far as they stayed, and the token after them. A draft that makes each guess in a
- * pass of its own has read all but the last one, and one that makes them all in one pass none. */
+ * pass of its own has read all but the last one; one that makes them all in one pass, or reads what
+ * stayed again, has read none. */
 static inline int planner_caught_up(const struct planner *p)
 {
-    return 1 + (p->is_parallel ? DRAFT_MAX : 1);
+    return 1 + (p->is_parallel || p->rereads ? DRAFT_MAX : 1);
 }
 
 /* The pass that makes a lane's guess number `position`. */

@@ -39,6 +39,9 @@ struct planner {
     /* One pass of the draft makes all guesses of a lane, a row each; otherwise each guess takes a
      * pass. Set when the rest is zeroed. */
     bool is_parallel;
+    /* The draft reads guesses that stayed once more, as a head does with the target's features. Set
+     * when the rest is zeroed. */
+    bool rereads;
     struct planner_curve draft, step, rest; /* a pass of the draft; t_v; what is left of a round */
     struct planner_time read;               /* a token of a long text that the draft reads */
     struct planner_counts counts;

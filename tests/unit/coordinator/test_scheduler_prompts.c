@@ -294,6 +294,32 @@ START_TEST(the_draft_reads_for_half_of_the_time_of_a_step)
 }
 END_TEST
 
+/* Blocks of its KV begin with the second token, because its rows are of pairs. */
+START_TEST(a_head_reads_up_to_the_end_of_a_block_of_its_own)
+{
+    static const struct feature_wish one = {.n = 1, .boundaries = {2}};
+    world_open(&w, &large);
+    struct sequence *seq = add(500, 50, STRATEGY_FIXED, 4);
+    while (!has_begun(seq)) {
+        world_round(&w, NONE_STAYS);
+    }
+    w.drafter->features = &one;
+    w.drafter->kv_shift = 1;
+    add(900, 10, STRATEGY_FIXED, 0); /* a step with it leaves room for 64 tokens */
+    teach_steps(10000, 250);
+    for (int n_read = 0; n_read < 200; n_read = seq->n_draft_kv) {
+        plan_now();
+        ck_assert(w.plan.n_readings == 1 && w.plan.readings[0].seq == seq);
+        ck_assert_int_eq(w.plan.readings[0].n_tokens, n_read == 0 ? 1 + 64 : 64);
+        seq->n_draft_kv += w.plan.readings[0].n_tokens;
+        ck_assert_int_eq((seq->n_draft_kv - 1) % WORLD_BLOCK, 0);
+    }
+    w.drafter->features = NULL;
+    w.drafter->kv_shift = 0;
+    world_close(&w);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("scheduler_prompts");
@@ -313,6 +339,7 @@ int main(void)
     tcase_add_test(tcase, many_short_prompts_begin_step_by_step);
     tcase_add_test(tcase, first_token_after_a_long_prompt_is_decoded_plainly);
     tcase_add_test(tcase, a_fixed_k_waits_until_the_draft_has_caught_up);
+    tcase_add_test(tcase, a_head_reads_up_to_the_end_of_a_block_of_its_own);
     tcase_add_test(tcase, the_draft_reads_for_half_of_the_time_of_a_step);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

@@ -163,6 +163,38 @@ START_TEST(pass_is_timed_by_its_tokens_and_masks)
 }
 END_TEST
 
+/* A head makes each guess in a pass of its own, but its first pass reads with the target's features
+ * what it has read as guesses: that is no text that it has missed, and teaches what a pass costs. */
+START_TEST(a_head_reads_again_what_stayed)
+{
+    struct planner *p = planner_of(false, 0.9);
+    p->rereads = true;
+    int k = planned_k(p, 0.9, 1, 9);
+    ck_assert_int_gt(k, 0);
+    ck_assert_double_eq_tol(planner_round_us(p, 0), round_us(false, 1, k, 9), 100);
+    ck_assert_double_eq(planner_catch_up_us(p, 1 + DRAFT_MAX), 0);
+    ck_assert(planner_catch_up_us(p, 2 + DRAFT_MAX) > 0);
+    struct planner head = {.rereads = true};
+    struct planner_tables tables;
+    const struct planner_round round = {.n_rows = 10,
+                                        .n_lanes = 2,
+                                        .is_timed = true,
+                                        .n_passes = 2,
+                                        .pass_lanes = {2, 2},
+                                        .first_pass_tokens = 9,
+                                        .pass_us = {3000, 2000},
+                                        .draft_us = 5000,
+                                        .step_us = 10000,
+                                        .round_us = 16000};
+    planner_observe_round(&head, &round);
+    planner_tables_get(&head, &tables);
+    ck_assert_int_eq(tables.draft[0].n, 1);
+    ck_assert_double_eq_tol(tables.draft[0].rows, 2, 1e-9);
+    ck_assert_double_eq_tol(tables.draft[1].rows, 9, 1e-9);
+    ck_assert_double_eq_tol(tables.draft[1].us, 3000, 1e-6);
+}
+END_TEST
+
 /* Lanes with a K of their own are in the same pass. */
 START_TEST(other_lanes_share_the_pass)
 {
@@ -219,6 +251,7 @@ int main(void)
     tcase_add_loop_test(tcase, number_of_guesses_is_the_best_for_the_passes_that_they_take, 0, 4);
     tcase_add_test(tcase, guesses_that_stayed_cost_a_row_each);
     tcase_add_test(tcase, pass_is_timed_by_its_tokens_and_masks);
+    tcase_add_test(tcase, a_head_reads_again_what_stayed);
     tcase_add_test(tcase, other_lanes_share_the_pass);
     tcase_add_test(tcase, guesses_after_siblings_take_no_pass);
     suite_add_tcase(suite, tcase);
