@@ -142,20 +142,36 @@ out:
     return rc;
 }
 
+double head_draft_weight_bytes(const struct checkpoint *ck)
+{
+    const struct head_config *head = checkpoint_head(ck);
+    double n_elements = 0;
+    size_t n;
+    const struct tensor_spec *tensors = checkpoint_tensors(ck, &n);
+    for (size_t i = 0; i < n; i++) {
+        bool is_lm_head = strcmp(tensors[i].name, head->names[HEAD_LOGITS]) == 0;
+        if (is_lm_head || tensors[i].role == ROLE_EMBEDDING) continue;
+        n_elements += (double)tensors[i].n_rows * tensors[i].n_cols;
+    }
+    if (head->logits_from != HEAD_UNUSED) { /* the rows of lm_head that it scores */
+        n_elements += (double)head->n_columns * checkpoint_config(ck)->dim;
+    }
+    return 2 * n_elements;
+}
+
 static int head_draft_count_threads(const struct drafter_options *options, int n_cores,
                                     int *n_threads, struct error *err)
 {
-    struct checkpoint *ck = NULL;
+    struct checkpoint *ck = NULL, *target = NULL;
     int rc = 0;
     *n_threads = 1; /* feeds a GPU */
     if (strcmp(options->backend.device, "cpu") != 0) return 0;
-    TRY(open_head(&ck, folder_of(options), NULL, err));
-    const struct head_config *head = checkpoint_head(ck);
-    struct model_config cfg = *checkpoint_config(ck);
-    cfg.vocab_size = head->n_columns;
-    *n_threads = model_draft_threads(model_draft_weight_bytes(&cfg), n_cores);
+    if (options->target) TRY(checkpoint_open(&target, options->target, err));
+    TRY(open_head(&ck, folder_of(options), target, err));
+    *n_threads = model_draft_threads(head_draft_weight_bytes(ck), n_cores);
 out:
     checkpoint_close(ck);
+    checkpoint_close(target);
     return rc;
 }
 
