@@ -362,8 +362,7 @@ static int forward_places(struct model *m, const struct forward_lane *lanes,
                           const struct forward_features *features, int n_lanes,
                           const struct forward_row *rows, int n_rows, struct error *err)
 {
-    struct places_step step = {.n_lanes = n_lanes,
-                               .weights = &m->weights,
+    struct places_step step = {.weights = &m->weights,
                                .cfg = m->cfg,
                                .shape = &m->attention,
                                .logits = m->logits,
@@ -371,13 +370,12 @@ static int forward_places(struct model *m, const struct forward_lane *lanes,
     assert(n_lanes <= m->options.max_lanes && n_rows <= m->options.max_rows);
     m->collective_us = 0;
     m->n_rows = 0;
+    places_begin(&m->places, m->be, lanes, n_lanes);
     for (int i = 0; i < n_lanes; i++) {
-        assert(lanes[i].n_tokens <= m->places.config->n);
-        if (lanes[i].n_tokens > step.n_places) step.n_places = lanes[i].n_tokens;
         places_take(&m->places, i, features[i].target);
     }
     for (int r = 0; r < n_rows; r++) {
-        m->row_index[r] = places_row(m->be, n_lanes, rows[r].lane, rows[r].index);
+        m->row_index[r] = places_row(&m->places, rows[r].lane, rows[r].index);
     }
     int rc = places_forward(&m->places, m->be, &step, err);
     if (!rc) m->n_rows = n_rows;

@@ -40,6 +40,7 @@ int places_open(struct places *p, const struct head_config *head, int max_lanes,
     }
     TRY(mem_array(&p->host, (size_t)max_lanes * dim, sizeof *p->host, err));
     TRY(mem_array(&p->zeros, (size_t)max_lanes, sizeof *p->zeros, err));
+    TRY(mem_array(&p->row_of, (size_t)max_lanes, sizeof *p->row_of, err));
 out:
     return rc;
 }
@@ -56,20 +57,46 @@ void places_close(struct places *p, struct backend *be)
     if (p->activated) ops->buffer_close(be, p->activated, n * hidden * sizeof *p->activated);
     free(p->host);
     free(p->zeros);
+    free(p->row_of);
     *p = (struct places){0};
+}
+
+void places_begin(struct places *p, const struct backend *be, const struct forward_lane *lanes,
+                  int n_lanes)
+{
+    int n_alike[PLACES_MAX + 1] = {0}; /* lanes so far, by the places that they want */
+    bool is_host = be->ops->is_host;
+    assert(n_lanes <= p->max_lanes);
+    memset(p->counts, 0, sizeof p->counts);
+    p->n_lanes = n_lanes;
+    p->n_places = 0;
+    for (int i = 0; i < n_lanes; i++) {
+        assert(lanes[i].n_tokens <= p->config->n);
+        for (int place = 0; place < lanes[i].n_tokens; place++) {
+            p->counts[place]++;
+        }
+        if (lanes[i].n_tokens > p->n_places) p->n_places = lanes[i].n_tokens;
+    }
+    for (int i = 0; i < n_lanes; i++) {
+        int n = lanes[i].n_tokens; /* lanes that want more come before */
+        p->row_of[i] = is_host ? p->counts[n] + n_alike[n]++ : i;
+    }
+    for (int place = 0; place < p->n_places; place++) {
+        if (!is_host) p->counts[place] = n_lanes;
+        p->first[place + 1] = p->first[place] + be->ops->capacity(be, p->counts[place]);
+    }
 }
 
 void places_take(struct places *p, int lane, const uint16_t *feature)
 {
     size_t dim = (size_t)p->dim;
-    assert(lane < p->max_lanes);
-    memcpy(p->host + (size_t)lane * dim, feature, dim * sizeof *feature);
+    assert(lane < p->n_lanes);
+    memcpy(p->host + (size_t)p->row_of[lane] * dim, feature, dim * sizeof *feature);
 }
 
-/* Rows of one place lie side by side. */
-int places_row(const struct backend *be, int n_lanes, int lane, int place)
+int places_row(const struct places *p, int lane, int place)
 {
-    return place * be->ops->capacity(be, n_lanes) + lane;
+    return p->first[place] + p->row_of[lane];
 }
 
 /* activated = relu(hidden g + hidden_bias). */
@@ -125,10 +152,11 @@ static void forward(const struct places *p, struct backend *be, const struct pla
     const struct places_weights *all = &s->weights->places;
     const struct model_config *cfg = s->cfg;
     size_t dim = (size_t)p->dim;
-    int n = step->n, n_padded = ops->capacity(be, n), n_rows = s->n_places * n_padded;
-    for (int place = 0; place < s->n_places; place++) {
+    int n_rows = p->first[p->n_places];
+    for (int place = 0; place < p->n_places; place++) {
         const struct place_weights *w = &all->places[place];
-        size_t first = (size_t)place * (size_t)n_padded;
+        size_t first = (size_t)p->first[place];
+        int n = p->counts[place];
         uint16_t *h = p->h + first * dim;
         const struct norm_part take = {
             .x = p->x, .x_stride = dim, .n = n, .dim = p->dim, .h = h, .h_stride = dim};
@@ -158,15 +186,16 @@ int places_forward(struct places *p, struct backend *be, const struct places_ste
 {
     int rc = 0;
     bool replayed = false, again = true;
-    /* The operations depend on the number of places, and on nothing else but that of the rows. */
+    /* Those that a device records depend on the number of places, and on nothing else but that of
+     * the rows. */
     const struct backend_step step = {.embedding = &s->weights->embedding,
                                       .tokens = p->zeros,
-                                      .n = s->n_lanes,
+                                      .n = p->n_lanes,
                                       .shape = s->shape,
                                       .features = p->host,
                                       .recycled = p->zeros,
                                       .feature_width = p->dim,
-                                      .variant = s->n_places};
+                                      .variant = p->n_places};
     TRY(be->ops->begin(be, &step, &replayed, err));
     while (again) {
         if (!replayed) forward(p, be, s, &step);

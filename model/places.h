@@ -5,6 +5,7 @@
 
 #include "model/backend/backend.h"
 #include "model/checkpoint/config/head_config.h"
+#include "model/forward_lane.h"
 #include "model/weights.h"
 
 /* Zeroed: the model is no such head. */
@@ -16,8 +17,16 @@ struct places {
     uint16_t *h;             /* [n_rows][D] y of all places */
     float *hidden;           /* [capacity][hidden_dim]; NULL without a hidden layer */
     uint16_t *activated;     /* [capacity][hidden_dim]; NULL without a hidden layer */
-    uint16_t *host;          /* [max_lanes][D] the features; host memory, like the next one */
+    uint16_t *host;          /* [max_lanes][D] the features; host memory, like the next ones */
     int32_t *zeros;          /* [max_lanes] */
+
+    /* Of a step. Lanes that want more places have smaller rows, so those that want a place are the
+     * first ones of it. On a device all lanes count for every place, because what is recorded of a
+     * step depends on the number of lanes and places alone. */
+    int n_lanes, n_places;
+    int *row_of;                /* [max_lanes] row of a lane in each place */
+    int counts[PLACES_MAX + 1]; /* lanes of a place, by place */
+    int first[PLACES_MAX + 1];  /* first row of a place, by place; after the last one, all rows */
 };
 
 /* Rows of logits that a step of max_lanes lanes may need. */
@@ -29,16 +38,18 @@ int places_open(struct places *places, const struct head_config *head, int max_l
                 struct backend *be, struct error *err);
 void places_close(struct places *places, struct backend *be);
 
+/* Begins a step: each lane wants as many places as it has n_tokens. */
+void places_begin(struct places *places, const struct backend *be, const struct forward_lane *lanes,
+                  int n_lanes);
+
 /* Takes a lane's feature: [D] bf16. */
 void places_take(struct places *places, int lane, const uint16_t *feature);
 
-/* The row of the logits that a place of a lane has in a step of n_lanes. */
-int places_row(const struct backend *be, int n_lanes, int lane, int place);
+/* The row of the logits that a place of a lane has in this step. */
+int places_row(const struct places *places, int lane, int place);
 
-/* The features of lanes 0 .. n_lanes have been taken; of all of them the logits of n_places are
- * computed. */
+/* The features of all lanes have been taken. */
 struct places_step {
-    int n_lanes, n_places;
     const struct model_weights *weights;
     const struct model_config *cfg;
     const struct attention_shape *shape;

@@ -15,6 +15,7 @@
 #include "model/backend/open.h"
 #include "model/checkpoint/head.h"
 #include "model/model.h"
+#include "model/places.h"
 #include "tests/support/head_folder.h"
 
 #define MODELS SOURCE_DIR "/tests/golden/models/"
@@ -223,6 +224,38 @@ START_TEST(bits_do_not_depend_on_lanes_places_threads_and_kernels)
         compare(&rig, want, turns[2], n_lanes[2]);
     }
     free(want);
+    close_rig(&rig);
+}
+END_TEST
+
+/* On a CPU. A device computes the most places of any lane for all of them. */
+START_TEST(lanes_have_rows_for_the_places_alone_that_they_want)
+{
+    static const int wanted[] = {1, 3, 0, 2, 3, 1}, n_lanes = 6, n_rows = 10, counts[] = {5, 3, 2};
+    static struct places p;
+    struct forward_lane lanes[6];
+    bool is_taken[64] = {false};
+    struct rig rig;
+    open_rig(&rig, "medusa");
+    bool is_host = rig.backend->ops->is_host;
+    CHECK_OK(places_open(&p, checkpoint_head(rig.ck), n_lanes, rig.backend, &err));
+    for (int i = 0; i < n_lanes; i++) {
+        lanes[i] = (struct forward_lane){.n_tokens = wanted[i]};
+    }
+    places_begin(&p, rig.backend, lanes, n_lanes);
+    ck_assert_int_eq(p.n_places, 3);
+    for (int place = 0; place < p.n_places; place++) {
+        ck_assert_int_eq(p.counts[place], is_host ? counts[place] : n_lanes);
+        for (int i = 0; i < n_lanes; i++) {
+            int row = places_row(&p, i, place);
+            if (place >= wanted[i]) continue;
+            ck_assert(row >= p.first[place] && row < p.first[place] + p.counts[place]);
+            ck_assert(row < p.first[place + 1] && !is_taken[row]);
+            is_taken[row] = true;
+        }
+    }
+    if (is_host) ck_assert_int_eq(p.first[p.n_places], n_rows);
+    places_close(&p, rig.backend);
     close_rig(&rig);
 }
 END_TEST
@@ -512,6 +545,7 @@ int main(void)
     tcase_add_loop_test(tcase, logits_are_those_of_the_formats_own_code, 0, N_HEADS);
     tcase_add_test(tcase, every_golden_head_is_in_the_list);
     tcase_add_loop_test(tcase, bits_do_not_depend_on_lanes_places_threads_and_kernels, 0, N_HEADS);
+    tcase_add_test(tcase, lanes_have_rows_for_the_places_alone_that_they_want);
     tcase_add_loop_test(tcase, best_ids_are_those_of_the_places_logits, 0, N_HEADS);
     tcase_add_loop_test(tcase, packed_weights_from_disk_give_the_same_bits, 0, N_HEADS);
     tcase_add_test(tcase, a_head_without_its_targets_lm_head_is_no_model);
