@@ -156,10 +156,10 @@ static json_t *list_of(const char *const *names, int n)
 /* Lists what a client can find out otherwise only by being refused. */
 static json_t *features(const struct openai_api *api)
 {
-    return json_pack("{s:b, s:o, s:o, s:o, s:i}", "chat",
-                     served_chat_has(api->options.admission->chat), "rules",
-                     list_of(accept_rule_names, RULE_COUNT), "tree_rules",
-                     list_of(tree_rule_names, TREE_RULE_COUNT), "strategies",
+    return json_pack("{s:b, s:b, s:o, s:o, s:o, s:i}", "chat",
+                     served_chat_has(api->options.admission->chat), "keys",
+                     api->options.keys != NULL, "rules", list_of(accept_rule_names, RULE_COUNT),
+                     "tree_rules", list_of(tree_rule_names, TREE_RULE_COUNT), "strategies",
                      list_of(strategy_names, N_STRATEGIES), "n_draft_max", DRAFT_MAX);
 }
 

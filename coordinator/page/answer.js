@@ -85,6 +85,7 @@ export class Answer {
     this.n_accepted = 0;
     this.n_rejected = 0;
     this.summary = undefined; // the server's own, with the last chunk
+    this.usage = undefined; // tokens of the prompt and of the answer, after the last chunk
     this.finish_reason = undefined;
     this.began = performance.now();
     this.first = undefined; // ms, when the first and the last token came
@@ -95,6 +96,7 @@ export class Answer {
   take(chunk) {
     const choice = chunk.choices[0];
     const told = chunk.outrider;
+    this.usage = chunk.usage ?? this.usage;
     if (!choice) return undefined;
     const text = choice.text ?? choice.delta?.content ?? "";
     this.text += text;
@@ -163,6 +165,15 @@ export class Answer {
   alpha() {
     const tested = this.n_accepted + this.n_rejected;
     return tested ? this.n_accepted / tested : undefined;
+  }
+
+  // Guesses and tokens of a round, on average.
+  meanK() {
+    return this.rounds.length ? this.n_guesses / this.rounds.length : undefined;
+  }
+
+  tokensARound() {
+    return this.rounds.length ? this.tokens.length / this.rounds.length : undefined;
   }
 
   // Mean times of the parts of a round, in us.

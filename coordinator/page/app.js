@@ -1,14 +1,18 @@
 // The beginning: which view is shown, what server this is, and the key.
 import {getJson, getText, key, setKey} from "./api.js";
+import {Chat} from "./chat.js";
 import {Compare} from "./compare.js";
 import {byId, count, say} from "./dom.js";
 import {Live} from "./live.js";
+import {startMarks} from "./marks.js";
 import {Play} from "./play.js";
 
-const VIEWS = ["play", "compare", "live"];
+const VIEWS = ["play", "chat", "compare", "live"];
 const EVERY_MS = 2000;
 
+startMarks();
 const play = new Play();
+const chat = new Chat();
 const compare = new Compare();
 const live = new Live();
 let isServing = false; // as far as is known
@@ -23,6 +27,7 @@ function showView(name) {
     else link.removeAttribute("aria-current");
   }
   live.setShown(name === "live");
+  chat.setShown(name === "chat");
 }
 
 // Addresses with another # (the skip link's) leave the view as it is.
@@ -44,14 +49,23 @@ function sentence(text) {
   return own.charAt(0).toUpperCase() + own.slice(1) + (/[.!?]$/.test(own) ? "" : ".");
 }
 
-// What /ready says; it asks for no key. While there is no group, why there is none is shown, and
+const REFUSES = /^the target group is not there: (\S+) is not available: nothing listens there$/;
+
+// Why nothing is served, and that nobody has to do anything on this page.
+function outageOf({status, message}) {
+  if (!status) return `${sentence(message)} This page asks again and goes on by itself.`;
+  const [, address] = REFUSES.exec(message) ?? [];
+  return address ? `The target group at ${address} refuses connections; waiting for it.`
+    : `${sentence(message)} This page waits and goes on by itself.`;
+}
+
+// Asks /ready, which wants no key. While there is no group, why there is none is shown, and
 // what can be asked of the server is read again as soon as there is one.
 async function watch() {
   clearTimeout(timer);
   if (document.hidden) return;
   const outage = await getText("ready").then(() => undefined, (error) => error);
-  say(byId("outage"), outage ? `Not serving. ${sentence(outage.message)} This page waits and ` +
-    "goes on by itself." : "");
+  say(byId("outage"), outage ? outageOf(outage) : "");
   if (outage) setStatus("down", outage.status ? "not serving" : "no answer");
   isServing = !outage && (isServing || await readServer());
   timer = setTimeout(watch, EVERY_MS);
@@ -61,17 +75,22 @@ async function watch() {
 async function readServer() {
   try {
     const [version, models] = await Promise.all([getJson("version"), getJson("v1/models")]);
-    play.setFeatures(version.features);
-    compare.setFeatures(version.features);
-    const model = models.data[0];
+    const {features} = version, model = models.data[0];
+    play.setServer(features, model);
+    chat.setServer(features, model);
+    compare.setServer(features);
+    byId("key-box").hidden = !features.keys && !key();
     byId("model").textContent = model
-      ? `${model.id}, ${count(model.max_model_len)} tokens, v${version.version}`
-      : `v${version.version}`;
+      ? `${model.id} · context ${count(model.max_model_len)} tokens` : "";
+    byId("model").title = `Outrider ${version.version}`;
     setStatus("up", "serving");
     return true;
   } catch (error) {
     setStatus("down", error.status === 401 ? "needs another key" : "no answer");
-    if (error.status === 401) byId("key-box").open = true;
+    if (error.status === 401) {
+      byId("key-box").hidden = false;
+      byId("key-box").open = true;
+    }
     return error.status === 401;
   }
 }

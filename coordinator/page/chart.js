@@ -1,6 +1,6 @@
 // Small charts as SVG. Values run from the left to the right and the last one is at the right edge;
 // where one is missing there is a gap. Axes and numbers are text beside the chart.
-import {makeSvg} from "./dom.js";
+import {make, makeSvg} from "./dom.js";
 
 const WIDTH = 240, HEIGHT = 64;
 
@@ -8,7 +8,21 @@ function frame(label, ...children) {
   return makeSvg("svg", {
     viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img",
     "aria-label": label, class: "chart",
-  }, makeSvg("path", {class: "base", d: `M0 ${HEIGHT - 0.5}H${WIDTH}`}), ...children);
+  }, makeSvg("path", {class: "grid", d: `M0 0.5H${WIDTH}M0 ${HEIGHT / 2}H${WIDTH}`}),
+  makeSvg("path", {class: "base", d: `M0 ${HEIGHT - 0.5}H${WIDTH}`}), ...children);
+}
+
+// The upper edge for values up to this: 1, 2, 4 or 5 times a power of ten, so that half of it is
+// round, too.
+export function edgeOf(value) {
+  const power = 10 ** Math.floor(Math.log10(value));
+  return power * [1, 2, 4, 5, 10].find((step) => value <= step * power * 1.0001);
+}
+
+// A chart with its upper edge, the half and 0 to the left of it, and an axis below.
+export function plot(chart, most, show, axis) {
+  const ticks = [most, most / 2, 0].map((value) => make("span", {}, show(value)));
+  return make("div", {class: "plot"}, make("p", {class: "ticks soft"}, ...ticks), chart, axis);
 }
 
 function xOf(i, n_slots, n) {
@@ -16,7 +30,7 @@ function xOf(i, n_slots, n) {
 }
 
 function yOf(value, most) {
-  return HEIGHT - 1 - (HEIGHT - 4) * Math.min(value / most, 1);
+  return HEIGHT - 1 - (HEIGHT - 2) * Math.min(value / most, 1);
 }
 
 // Runs of neighbouring values that are there: [[i, value], ...] each.
@@ -33,7 +47,7 @@ function runsOf(values) {
 function linePath(values, n_slots, most) {
   return runsOf(values).map((run) => run.map(([i, value], at) =>
     `${at ? "L" : "M"}${xOf(i, n_slots, values.length).toFixed(1)} ${yOf(value, most).toFixed(1)}`)
-    .join("") + (run.length === 1 ? "h-2" : "")).join("");
+    .join("") + (run.length === 1 ? "h-4" : "")).join("");
 }
 
 // The band between two lines that have the same gaps.

@@ -1,10 +1,19 @@
 // The same prompt and seed with guesses and without, each with a clock of its own. At the end the
-// two texts are compared token by token.
+// two texts are compared token by token, and the rounds are counted.
 import {Answer} from "./answer.js";
 import {stream} from "./api.js";
 import {byId, count, make, number, plural, say} from "./dom.js";
 import {bodyOf, markWrong, sendOnEnter, setRunning} from "./form.js";
+import {onMarks} from "./marks.js";
+import {keepForm} from "./store.js";
 import {TokenList} from "./tokens.js";
+
+const WARM_TOKENS = 32;
+const FEW_GUESSES = 0.3; // a round
+const STATES = {
+  warm: "A warm-up first: a short text that does not count.", fast: "Now with guesses.",
+  plain: "Now without.", both: "Both at once.",
+};
 
 class Lane {
   // own: fields of "outrider" that make the difference.
@@ -52,10 +61,8 @@ class Lane {
     const rounds = this.pending.splice(0);
     if (rounds.length) this.tokens.add(rounds.flatMap((round) => round.tokens));
     this.clock.textContent = `${this.seconds().toFixed(3)} s`;
-    if (!this.answer) return;
-    const {tokens, rounds: all} = this.answer;
-    this.note.textContent = `${plural(tokens.length, "token")} in ` +
-      `${plural(all.length, "round")}, ${number(this.rate())} tokens/s`;
+    this.note.textContent = this.answer ? `${plural(this.answer.tokens.length, "token")} in ` +
+      `${plural(this.answer.rounds.length, "round")}, ${number(this.rate())} tokens/s` : "–";
   }
 }
 
@@ -72,9 +79,30 @@ function verdictOf(fast, plain) {
   const at = firstDifference(fast.answer, plain.answer);
   if (at >= 0) return `The texts differ from token ${at + 1} on. This must not happen.`;
   return `The two texts are identical: ${plural(fast.answer.tokens.length, "token")}, ` +
-    `${count([...fast.answer.text].length)} characters. With guesses ${number(fast.rate())} ` +
-    `tokens/s, without ${number(plain.rate())}: ` +
-    `${(fast.rate() / plain.rate()).toFixed(2)} times as fast.`;
+    `${count([...fast.answer.text].length)} characters.`;
+}
+
+// A figure and what it counts; the figure is the larger part.
+function big(place, figure, words) {
+  place.replaceChildren(make("b", {}, figure), make("span", {}, words));
+}
+
+// Why guesses saved little or nothing: the server's own reason, or what the rounds show. "": they
+// saved something.
+function whyFew(answer) {
+  const off = answer.summary?.speculation_off;
+  if (off) return `There were no guesses: ${off}.`;
+  if (answer.meanK() < FEW_GUESSES) {
+    return `Hardly anything was guessed (${number(answer.meanK())} guesses a round), because the ` +
+      "server expects guesses to cost more time here than they save: the draft is not much " +
+      "faster than the target, the machine is busy, or few guesses are accepted. With a number " +
+      "in the field K it guesses all the same.";
+  }
+  if (answer.alpha() < FEW_GUESSES) {
+    return `Only ${Math.round(100 * answer.alpha())} % of the guesses were accepted: draft and ` +
+      "target disagree about this text. A lower temperature may help.";
+  }
+  return "";
 }
 
 export class Compare {
@@ -82,6 +110,11 @@ export class Compare {
     this.form = byId("compare-form");
     this.fast = new Lane(byId("lanes"), "With guesses", {});
     this.plain = new Lane(byId("lanes"), "Without", {n_draft: 0});
+    keepForm(this.form);
+    onMarks((isMarked) => {
+      this.fast.tokens.setActive(isMarked);
+      this.plain.tokens.setActive(isMarked);
+    });
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       if (!byId("compare-run").disabled) this.run();
@@ -90,19 +123,20 @@ export class Compare {
     byId("compare-stop").addEventListener("click", () => this.abort?.abort());
   }
 
-  setFeatures(features) {
+  setServer(features) {
     this.form.elements.n_draft.max = features.n_draft_max;
   }
 
   reset() {
     this.fast.reset();
     this.plain.reset();
-    this.setVerdict("", "");
+    this.setState("", "");
+    byId("verdict-box").hidden = true;
     say(byId("compare-problem"), "");
     markWrong(this.form);
   }
 
-  setVerdict(text, kind) {
+  setState(text, kind) {
     byId("verdict").textContent = text;
     byId("verdict").dataset.kind = kind;
   }
@@ -116,8 +150,7 @@ export class Compare {
     try {
       await this.runBoth(this.form.elements.order.value === "together", this.abort.signal);
       this.show();
-      const verdict = verdictOf(this.fast, this.plain);
-      this.setVerdict(verdict, verdict.includes("identical") ? "good" : "bad");
+      this.showVerdict();
     } catch (error) {
       this.fail(error);
     } finally {
@@ -127,16 +160,47 @@ export class Compare {
     }
   }
 
+  // The warm-up has the prompt read and lets the server learn what a guess costs.
+  async warmUp(signal) {
+    const {prompt, max_tokens} = this.form.elements;
+    const more = {
+      prompt: prompt.value, max_tokens: Math.min(WARM_TOKENS, Number(max_tokens.value)),
+    };
+    for await (const chunk of stream("v1/completions", bodyOf(this.form, more), signal)) {
+      if (chunk.error) return;
+    }
+  }
+
   async runBoth(isTogether, signal) {
+    this.setState(STATES.warm, "");
+    await this.warmUp(signal);
+    this.setState(isTogether ? STATES.both : STATES.fast, "");
     const first = this.fast.run(this.form, signal);
-    if (!isTogether) await first;
+    if (!isTogether) {
+      await first;
+      this.setState(STATES.plain, "");
+    }
     await Promise.all([first, this.plain.run(this.form, signal)]);
+  }
+
+  showVerdict() {
+    const {fast, plain} = this, verdict = verdictOf(fast, plain);
+    this.setState(verdict, verdict.includes("identical") ? "good" : "bad");
+    big(byId("verdict-rounds"), plural(fast.answer.rounds.length, "round"),
+      ` instead of ${count(plain.answer.rounds.length)}, ` +
+      `${number(fast.answer.tokensARound())} tokens a round`);
+    big(byId("verdict-clock"), `${(fast.rate() / plain.rate()).toFixed(2)} times`,
+      ` as fast on this machine at this moment: ${number(fast.rate())} tokens/s instead of ` +
+      number(plain.rate()));
+    say(byId("verdict-why"), whyFew(fast.answer));
+    byId("verdict-box").hidden = false;
   }
 
   fail(error) {
     this.abort.abort(); // the other one, too
+    this.setState("", "");
     if (error.name === "AbortError") {
-      this.setVerdict("Stopped.", "");
+      this.setState("Stopped.", "");
       return;
     }
     say(byId("compare-problem"), error.message);

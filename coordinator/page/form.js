@@ -1,5 +1,5 @@
-// What is entered in a form, as the body of a request. Fields that are empty are left out, so that
-// the server's own defaults hold.
+// Entries of a form as the body of a request. Fields that are empty are left out, so that the
+// server's own defaults hold.
 
 const NUMBERS = ["max_tokens", "temperature", "top_p", "top_k", "min_p"];
 const OWN_WORDS = ["rule", "tree_rule", "strategy"];
@@ -15,7 +15,7 @@ function stopTexts(form) {
 }
 
 function ownFields(form) {
-  const own = {show_drafts: true};
+  const own = {};
   if (valueOf(form, "n_draft")) own.n_draft = Number(valueOf(form, "n_draft"));
   for (const name of OWN_WORDS) {
     if (valueOf(form, name)) own[name] = valueOf(form, name);
@@ -23,20 +23,34 @@ function ownFields(form) {
   return own;
 }
 
-// The body as text. more: fields beside those of the form; own: fields of "outrider" that replace
-// the form's. The seed is put in as it was written, because it may have more digits than a number
-// of JavaScript holds.
-export function bodyOf(form, more, own = {}) {
-  const body = {...more, stream: true};
+// The fields of a request that are entered. The seed is a BigInt, because it may have more digits
+// than a number of JavaScript holds.
+export function fieldsOf(form) {
+  const fields = {};
   for (const name of NUMBERS) {
-    if (valueOf(form, name)) body[name] = Number(valueOf(form, name));
+    if (valueOf(form, name)) fields[name] = Number(valueOf(form, name));
   }
-  const stop = stopTexts(form);
-  if (stop.length) body.stop = stop;
-  body.outrider = {...ownFields(form), ...own};
-  const text = JSON.stringify(body);
-  const seed = valueOf(form, "seed");
-  return seed ? `${text.slice(0, -1)},"seed":${BigInt(seed)}}` : text;
+  const stop = stopTexts(form), own = ownFields(form), seed = valueOf(form, "seed");
+  if (stop.length) fields.stop = stop;
+  if (seed) fields.seed = BigInt(seed);
+  if (Object.keys(own).length) fields.outrider = own;
+  return fields;
+}
+
+export function toJson(body, indent) {
+  const text = JSON.stringify(body, (_, value) =>
+    typeof value === "bigint" ? `\0${value}` : value, indent);
+  return text.replace(/"seed":( ?)"\\u0000(-?\d+)"/, '"seed":$1$2');
+}
+
+// A request of the page itself, as text: a stream that tells of its rounds and of its tokens. more:
+// fields beside those of the form; own: fields of "outrider" that replace the form's.
+export function bodyOf(form, more, own = {}) {
+  const fields = fieldsOf(form);
+  return toJson({
+    ...fields, ...more, stream: true, stream_options: {include_usage: true},
+    outrider: {show_drafts: true, ...fields.outrider, ...own},
+  });
 }
 
 // Opens the part of the form that hides an element.

@@ -26,26 +26,27 @@ function quoted(text) {
 
 function guessSentence(token) {
   const {round, place, sibling} = token;
-  const where = `in round ${round.number}; it stayed`;
+  const where = `in round ${round.number}; it was accepted`;
   if (sibling === BRANCH) return `Guess ${place + 1} of the second chain ${where}.`;
-  if (sibling >= GROWN) return `Guess ${place + 1} behind a sibling ${where}.`;
+  if (sibling >= GROWN) return `Guess ${place + 1} after a sibling ${where}.`;
   return sibling ? `Sibling ${sibling} of guess ${place + 1} ${where} in place of that guess.`
     : `Guess ${place + 1} of ${round.n_guesses} ${where}.`;
 }
 
 function bonusSentence(round) {
   if (round.guesses[round.n_kept - 1]?.sibling === BRANCH) {
-    return `Guesses of the second chain of round ${round.number} stayed, and the target's own ` +
-      "token came behind them.";
+    return `Guesses of the second chain of round ${round.number} were accepted, and the target's ` +
+      "own token came after them.";
   }
   if (round.sibling) {
-    const then = round.n_siblings_accepted > 1 ? "Then came what was guessed behind it, and the"
+    const then = round.n_siblings_accepted > 1 ? "Then came what was guessed after it, and the"
       : "The";
-    return `A sibling of guess ${round.sibling.place + 1} of round ${round.number} stayed. ` +
+    return `A sibling of guess ${round.sibling.place + 1} of round ${round.number} was accepted. ` +
       `${then} target's own token came on top.`;
   }
-  return `All ${plural(round.n_kept, "guess", "guesses")} of round ${round.number} stayed, so ` +
-    "the target's own token came on top.";
+  const all = round.n_kept === 1 ? `The guess of round ${round.number} was`
+    : `All ${count(round.n_kept)} guesses of round ${round.number} were`;
+  return `${all} accepted, so the target's own token came on top.`;
 }
 
 function sentence(token) {
@@ -100,7 +101,7 @@ function alternativesPart(token) {
 
 // ---- a round ----
 
-const FATES = {accepted: "stayed", rejected: "rejected", unseen: "untested"};
+const FATES = {accepted: "accepted", rejected: "rejected", unseen: "untested"};
 
 function head(...names) {
   return make("thead", {}, make("tr", {},
@@ -112,7 +113,7 @@ function guessRow(guess) {
   const known = (value) => value === undefined ? "–" : probability(value);
   const chip = make("span", {class: `chip ${guess.fate}`}, visible(guess.text));
   const words = guess.sibling === BRANCH ? `second chain, guess ${guess.place + 1}: `
-    : guess.sibling >= GROWN ? `behind a sibling, guess ${guess.place + 1}: `
+    : guess.sibling >= GROWN ? `after a sibling, guess ${guess.place + 1}: `
       : `sibling of guess ${guess.place + 1}: `;
   const name = guess.sibling ? [make("span", {class: "hidden"}, words), chip] : [chip];
   return make("tr", guess.sibling ? {class: "sibling"} : {},
@@ -136,7 +137,7 @@ function partsPart(times) {
 
 function roundSentence(round) {
   const guesses = round.n_guesses ? `${round.n_accepted} of ` +
-    `${plural(round.n_guesses, "guess", "guesses")} stayed` : "No guesses";
+    `${plural(round.n_guesses, "guess", "guesses")} accepted` : "No guesses";
   const siblings = round.n_siblings
     ? `, and ${round.n_siblings_accepted} of ${plural(round.n_siblings, "sibling")}` : "";
   const time = round.times ? ` in ${milliseconds(round.times.total)}` : "";

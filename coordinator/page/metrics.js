@@ -44,10 +44,13 @@ function meanSince(now, before, name) {
   return n > 0 ? (valueOf(now, `${name}_sum`) - valueOf(before, `${name}_sum`)) / n : undefined;
 }
 
+function milliseconds(seconds) {
+  return seconds === undefined ? undefined : 1000 * seconds;
+}
+
 // Over all labels; 0 where a server does not know the metric.
 function sumSince(now, before, name) {
-  const sum = (metrics) => (metrics.get(name) ?? []).reduce((all, one) => all + one.value, 0);
-  return sum(now) - sum(before);
+  return sumOf(now, name) - sumOf(before, name);
 }
 
 // Mean time of each part of a round since, in us.
@@ -61,6 +64,33 @@ function partsSince(now, before) {
     parts[own] = (parts[own] ?? 0) + 1e6 * ((a[part] ?? 0) - (b[part] ?? 0)) / n;
   }
   return parts;
+}
+
+// Each target group: {name, isUp, running, waiting, places, isMeasured}.
+export function groupsOf(metrics) {
+  const of = (name) => byLabel(metrics, `group_${name}`, "group");
+  const up = of("up"), running = of("requests_running"), waiting = of("requests_waiting");
+  const places = of("places"), measured = of("measured");
+  return Object.keys(up).map((name) => ({
+    name, isUp: up[name] > 0, running: running[name], waiting: waiting[name],
+    places: places[name], isMeasured: measured[name] > 0,
+  }));
+}
+
+function sumOf(metrics, name) {
+  return (metrics.get(name) ?? []).reduce((all, one) => all + one.value, 0);
+}
+
+// Counts since the coordinator has started.
+export function totalsOf(metrics) {
+  return {
+    requests: sumOf(metrics, "request_success_total"),
+    tokens: valueOf(metrics, "generation_tokens_total"),
+    prompt: valueOf(metrics, "prompt_tokens_total"),
+    reused: valueOf(metrics, "prefix_cache_hits_total"),
+    guesses: valueOf(metrics, "spec_decode_num_draft_tokens_total"),
+    accepted: valueOf(metrics, "spec_decode_num_accepted_tokens_total"),
+  };
 }
 
 function isRestart(now, before) {
@@ -78,6 +108,8 @@ export function sampleOf(now, before, seconds) {
     valueOf(before, "generation_tokens_total");
   return {
     ...gauges, rate: tokens / seconds, k: meanSince(now, before, "draft_length_tokens"),
+    first: milliseconds(meanSince(now, before, "time_to_first_token_seconds")),
+    queue: milliseconds(meanSince(now, before, "request_queue_time_seconds")),
     lanes: meanSince(now, before, "step_lanes"), parts: partsSince(now, before),
     tested: differences(now, before, "spec_decode_num_tested_tokens_per_pos_total"),
     accepted: differences(now, before, "spec_decode_num_accepted_tokens_per_pos_total"),

@@ -1,75 +1,42 @@
-// The playground: one request, its text with marks, its rounds, and all that is known of a token.
+// The playground: one prompt, its text, and on demand where each token comes from, the rounds, and
+// all that is known of a token.
 import {Answer} from "./answer.js";
 import {ApiError, stream} from "./api.js";
-import {
-  byId, copyText, count, fill, make, milliseconds, number, plural, say, uncover,
-} from "./dom.js";
-import {bodyOf, markWrong, sendOnEnter, setRunning, unfoldWrong} from "./form.js";
+import {byId, count, make, milliseconds, number, plural, say, uncover} from "./dom.js";
+import {bodyOf, fieldsOf, markWrong, sendOnEnter, setRunning, unfoldWrong} from "./form.js";
 import {Inspector} from "./inspector.js";
-import {partLegend, summaryTables, Timeline} from "./rounds.js";
+import {onMarks} from "./marks.js";
+import {partLegend, summaryTables, Timeline, wordsOfParts} from "./rounds.js";
+import {copyButton, curlOf, pythonOf} from "./snippets.js";
+import {keepFold, keepForm} from "./store.js";
 import {TokenList} from "./tokens.js";
 
 const N_ALTERNATIVES = 5;
-const ROLES = ["system", "user", "assistant"];
 const ENDS = {stop: "the model's own end or a stop text", length: "the limit of tokens"};
-
-// ---- messages of a chat ----
-
-class Messages {
-  constructor(list) {
-    this.list = list;
-    this.add("user", "Tell me a story of a fox.");
-  }
-
-  add(role, text) {
-    const select = make("select", {}, ...ROLES.map((name) => make("option", {}, name)));
-    select.value = role;
-    const area = make("textarea", {rows: 2});
-    area.value = text;
-    const remove = make("button", {type: "button", class: "small"}, "Remove");
-    const item = make("li", {}, make("div", {class: "bar"}, select, remove), area);
-    remove.addEventListener("click", () => this.remove(item));
-    this.list.append(item);
-    this.label();
-    return area;
-  }
-
-  remove(item) {
-    const next = item.nextElementSibling ?? item.previousElementSibling;
-    item.remove();
-    this.label();
-    (next?.querySelector("textarea") ?? byId("add-message")).focus();
-  }
-
-  label() {
-    [...this.list.children].forEach((item, i) => {
-      fill(item.querySelector("select"),
-        {id: `role-${i + 1}`, "aria-label": `Role of message ${i + 1}`});
-      fill(item.querySelector("textarea"),
-        {id: `message-${i + 1}`, "aria-label": `Text of message ${i + 1}`});
-      item.querySelector("button").setAttribute("aria-label", `Remove message ${i + 1}`);
-    });
-  }
-
-  values() {
-    return [...this.list.children].map((item) => ({
-      role: item.querySelector("select").value, content: item.querySelector("textarea").value,
-    }));
-  }
-}
+const PATH = "v1/completions";
 
 // ---- figures ----
 
+// The ones that matter most, in a line below the text.
+function lineOf(answer) {
+  const {tokens, rounds, usage} = answer;
+  if (!tokens.length) return "";
+  const prompt = usage ? ` after a prompt of ${count(usage.prompt_tokens)}` : "";
+  const rate = answer.rate() ? `, ${number(answer.rate())} tokens/s` : "";
+  return `${plural(tokens.length, "token")}${prompt} in ${plural(rounds.length, "round")}: ` +
+    `${number(answer.tokensARound())} a round${rate}`;
+}
+
 function figuresOf(answer) {
-  const {summary, rounds} = answer;
+  const {summary} = answer;
   const first = answer.first === undefined ? undefined : 1000 * (answer.first - answer.began);
   return [
     ["Tokens", count(answer.tokens.length)],
     ["Tokens/s", number(answer.rate())],
     ["First token", milliseconds(first)],
     ["Alpha", number(answer.alpha())],
-    ["Mean K", number(rounds.length ? answer.n_guesses / rounds.length : undefined)],
-    ["Tokens a round", number(rounds.length ? answer.tokens.length / rounds.length : undefined)],
+    ["Mean K", number(answer.meanK())],
+    ["Tokens a round", number(answer.tokensARound())],
     ["Rule", summary?.rule ?? "–"], ["Strategy", summary?.strategy ?? "–"],
     ["Seed", summary?.seed ?? "–"],
   ];
@@ -85,15 +52,21 @@ function showFigures(list, figures) {
 export class Play {
   constructor() {
     this.form = byId("play-form");
-    this.messages = new Messages(byId("messages"));
     this.inspector = new Inspector(byId("inspected"), byId("inspector-title"));
     this.tokens = new TokenList(byId("answer"), (token) => this.onToken(token));
     this.timeline = new Timeline(byId("rounds"), (round) => this.onRound(round));
     this.pending = []; // rounds that are not shown yet
     this.frame = 0;
     byId("parts").append(...partLegend());
+    byId("answer-tools").append(
+      copyButton("Copy the text", () => this.answer.text, {id: "copy", disabled: true}),
+      copyButton("Copy as curl", () => curlOf(PATH, this.snippet())),
+      copyButton("Copy as Python", () => pythonOf(PATH, this.snippet())));
     // On a phone the text has to be seen below the button that asks for it.
     byId("play-options").open = !matchMedia("(max-width: 760px)").matches;
+    this.kept = keepForm(this.form);
+    keepFold(byId("figures-box"));
+    keepFold(byId("rounds-box"));
     this.listen();
     this.reset();
   }
@@ -103,7 +76,6 @@ export class Play {
       event.preventDefault();
       if (!byId("generate").disabled) this.run();
     });
-    this.form.addEventListener("change", () => this.showKind());
     sendOnEnter(this.form);
     unfoldWrong(this.form);
     byId("play").addEventListener("keydown", (event) => {
@@ -113,31 +85,16 @@ export class Play {
       if (event.target.matches("[role=option]")) uncover(event.target, byId("inspector"));
     });
     byId("play-stop").addEventListener("click", () => this.abort?.abort());
-    byId("add-message").addEventListener("click", () => this.messages.add("user", "").focus());
-    byId("continue").addEventListener("click", () => this.goOn());
-    byId("copy").addEventListener("click", () => this.copy());
     byId("close-token").addEventListener("click", () => this.closeToken());
-    byId("marks").addEventListener("change", (event) => {
-      byId("play").classList.toggle("unmarked", !event.target.checked);
+    onMarks((isMarked) => {
+      this.closeToken();
+      this.tokens.setActive(isMarked);
     });
   }
 
-  isChat() {
-    return this.form.elements.kind.value === "chat";
-  }
-
-  showKind() {
-    byId("completion-part").hidden = this.isChat();
-    byId("chat-part").hidden = !this.isChat();
-  }
-
-  // What the server offers: whether there are chats; rules, tree rules and strategies by name.
-  setFeatures(features) {
-    const chat = this.form.querySelector("[value=chat]");
-    chat.disabled = !features.chat;
-    byId("no-chat").hidden = features.chat;
-    if (!features.chat) this.form.elements.kind.value = "completion";
-    this.showKind();
+  // What the server offers: rules, tree rules and strategies by name.
+  setServer(features, model) {
+    this.model = model;
     this.form.elements.n_draft.max = features.n_draft_max;
     this.offer("rule", "by temperature and seed", features.rules);
     this.offer("tree_rule", "the server's", features.tree_rules);
@@ -145,7 +102,8 @@ export class Play {
   }
 
   offer(name, byDefault, names) {
-    const select = this.form.elements[name], old = select.value;
+    const select = this.form.elements[name];
+    const old = select.options.length ? select.value : this.kept[name];
     select.replaceChildren(make("option", {value: ""}, byDefault),
       ...names.map((one) => make("option", {}, one)));
     select.value = names.includes(old) ? old : "";
@@ -153,13 +111,15 @@ export class Play {
 
   // ---- a request ----
 
-  requestOf() {
-    if (!this.isChat()) {
-      const more = {prompt: this.form.elements.prompt.value, logprobs: N_ALTERNATIVES};
-      return ["v1/completions", bodyOf(this.form, more)];
-    }
-    const more = {messages: this.messages.values(), logprobs: true, top_logprobs: N_ALTERNATIVES};
-    return ["v1/chat/completions", bodyOf(this.form, more)];
+  prompt() {
+    return this.form.elements.prompt.value;
+  }
+
+  // The request without what only this page asks for.
+  snippet() {
+    return {
+      ...(this.model ? {model: this.model.id} : {}), prompt: this.prompt(), ...fieldsOf(this.form),
+    };
   }
 
   reset() {
@@ -170,22 +130,29 @@ export class Play {
     this.inspector.clear();
     byId("summary").replaceChildren();
     byId("said").textContent = "";
-    byId("continue").hidden = true;
     byId("copy").disabled = true;
     say(byId("play-problem"), "");
     markWrong(this.form);
+    this.showFigures();
+  }
+
+  showFigures() {
+    const times = this.answer.meanTimes();
+    byId("line").textContent = lineOf(this.answer);
+    byId("rounds-words").textContent = times
+      ? `${milliseconds(times.total)} each: ${wordsOfParts(times)}` : "";
     showFigures(byId("figures"), figuresOf(this.answer));
   }
 
   async run() {
-    const [path, body] = this.requestOf();
+    const body = bodyOf(this.form, {prompt: this.prompt(), logprobs: N_ALTERNATIVES});
     this.reset();
     this.abort = new AbortController();
     byId("play").classList.add("running");
     setRunning(byId("generate"), byId("play-stop"), true);
     byId("answer").parentElement.scrollIntoView({block: "nearest"});
     try {
-      for await (const chunk of stream(path, body, this.abort.signal)) this.take(chunk);
+      for await (const chunk of stream(PATH, body, this.abort.signal)) this.take(chunk);
       this.finish(`ended by ${ENDS[this.answer.finish_reason] ?? this.answer.finish_reason}`);
     } catch (error) {
       this.fail(error);
@@ -207,7 +174,7 @@ export class Play {
     const rounds = this.pending.splice(0);
     this.tokens.add(rounds.flatMap((round) => round.tokens));
     if (rounds.length) this.timeline.add(rounds);
-    showFigures(byId("figures"), figuresOf(this.answer));
+    this.showFigures();
   }
 
   finish(how) {
@@ -216,10 +183,9 @@ export class Play {
     this.timeline.finish();
     byId("summary").replaceChildren(...summaryTables(answer));
     byId("copy").disabled = !answer.text;
-    byId("continue").hidden = !this.isChat() || !answer.text;
     byId("said").textContent = `${plural(answer.tokens.length, "token")}, ${how}: ${answer.text}`;
-    if (answer.summary?.speculation_off) {
-      say(byId("play-problem"), `There was no speculation: ${answer.summary.speculation_off}.`);
+    if (answer.summary?.speculation_off && this.form.elements.n_draft.value !== "0") {
+      byId("line").textContent += `. There were no guesses: ${answer.summary.speculation_off}.`;
     }
   }
 
@@ -255,18 +221,8 @@ export class Play {
       byId("answer").querySelector("[aria-selected=true]")?.focus({preventScroll: true});
     }
     this.inspector.clear();
+    this.tokens.showRound(undefined);
     this.tokens.roving.mark(-1);
     this.timeline.roving.mark(-1);
-  }
-
-  goOn() {
-    this.messages.add("assistant", this.answer.text);
-    this.messages.add("user", "").focus();
-    byId("continue").hidden = true;
-  }
-
-  async copy() {
-    byId("copy").textContent = await copyText(this.answer.text) ? "Copied" : "Not allowed";
-    setTimeout(() => { byId("copy").textContent = "Copy the text"; }, 1500);
   }
 }

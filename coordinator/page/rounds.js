@@ -1,5 +1,5 @@
-// The timeline of rounds: what was guessed, what stayed, and how long each part took. All bars
-// have one scale; a round that is far longer than most is cut off and says so.
+// The timeline of rounds: what was guessed and accepted, and how long each part took. All bars have
+// one scale; a round that is far longer than most is cut off and says so.
 import {PARTS, placesOf} from "./answer.js";
 import {count, make, milliseconds, number, percent, plural, visible} from "./dom.js";
 import {Roving, reveal} from "./roving.js";
@@ -8,13 +8,37 @@ export const PART_NAMES = {
   draft: "draft", wire: "wire", verify: "verify", collective: "collective", rest: "rest",
 };
 
+// The same in words, and where a part that takes most of the time comes from.
+const PART_WORDS = {
+  draft: "guessing", wire: "messages to the ranks and back", verify: "computing in the target",
+  collective: "ranks waiting for each other", rest: "planning and accepting",
+};
+const MOST_RATIO = 0.5;
+const CAUSES = {
+  draft: "A smaller draft, or fewer guesses (K), would be faster.",
+  wire: "The network between the coordinator and the ranks is slow, or the machine is busy.",
+  collective: "Ranks wait for the slowest one: there are more threads than free cores, or the " +
+    "network between the ranks is slow.",
+  rest: "The coordinator's machine is busy.",
+};
+
 const CUT_RATIO = 0.9; // of the rounds set the scale, with room for some longer ones
 const CUT_ROOM = 1.25;
+
+// "62 % computing in the target, 21 % ...": the parts that take a tenth or more, the longest first.
+export function wordsOfParts(times) {
+  const total = PARTS.reduce((sum, part) => sum + times[part], 0);
+  const parts = PARTS.filter((part) => times[part] > 0.1 * total)
+    .sort((a, b) => times[b] - times[a]);
+  const words = parts.map((part) => `${percent(times[part] / total)} ${PART_WORDS[part]}`);
+  const most = parts[0] && times[parts[0]] > MOST_RATIO * total ? CAUSES[parts[0]] : undefined;
+  return words.length ? `${words.join(", ")}.${most ? ` ${most}` : ""}` : "";
+}
 
 export function partLegend() {
   return [...PARTS.map((part) => make("li", {}, make("span", {class: `swatch ${part}`}),
     PART_NAMES[part])),
-  make("li", {class: "cut"}, make("span", {class: "stack swatch rest"}), "longer than shown")];
+  make("li", {class: "cut"}, make("span", {class: "stack swatch rest"}), "cut off: far longer")];
 }
 
 function chip(kind, text) {
@@ -34,9 +58,9 @@ function chipsOf(round) {
 
 function labelOf(round) {
   const guesses = round.n_guesses
-    ? `${plural(round.n_guesses, "guess", "guesses")}, ${round.n_accepted} stayed` : "no guesses";
+    ? `${plural(round.n_guesses, "guess", "guesses")}, ${round.n_accepted} accepted` : "no guesses";
   const siblings = round.n_siblings
-    ? `, ${plural(round.n_siblings, "sibling")}, ${round.n_siblings_accepted} stayed` : "";
+    ? `, ${plural(round.n_siblings, "sibling")}, ${round.n_siblings_accepted} accepted` : "";
   const words = [`Round ${round.number}: ${guesses}${siblings}, ` +
     plural(round.tokens.length, "token")];
   if (round.times) {
@@ -147,14 +171,14 @@ function positionsTable(summary) {
   if (!tested.length) return undefined;
   const body = make("tbody");
   tested.forEach((n, i) => {
-    const stayed = summary.accepted_per_position[i] ?? 0;
+    const accepted = summary.accepted_per_position[i] ?? 0;
     body.append(make("tr", {}, make("th", {scope: "row"}, String(i + 1)),
-      make("td", {}, String(n)), make("td", {}, String(stayed)),
-      make("td", {}, number(stayed / n))));
+      make("td", {}, String(n)), make("td", {}, String(accepted)),
+      make("td", {}, number(accepted / n))));
   });
   return make("table", {}, make("caption", {}, "Guesses by position"),
     make("thead", {}, make("tr", {}, make("th", {scope: "col"}, "position"),
-      make("th", {scope: "col"}, "tested"), make("th", {scope: "col"}, "stayed"),
+      make("th", {scope: "col"}, "tested"), make("th", {scope: "col"}, "accepted"),
       make("th", {scope: "col"}, "alpha"))), body);
 }
 
@@ -162,7 +186,7 @@ function siblingsNote(summary) {
   if (!summary?.siblings) return undefined;
   return make("p", {class: "note"}, `${plural(summary.siblings, "sibling")} of guesses ` +
     `${summary.siblings === 1 ? "was" : "were"} checked, too; ` +
-    `${count(summary.siblings_accepted)} stayed.`);
+    `${count(summary.siblings_accepted)} were accepted.`);
 }
 
 export function summaryTables(answer) {

@@ -12,6 +12,7 @@ export class Roving {
     this.list = list;
     this.items = [];
     this.current = -1;
+    this.isActive = true;
     this.onSelect = onSelect;
     list.addEventListener("keydown", (event) => this.onKey(event));
     list.addEventListener("focusin", (event) => this.onPoint(event));
@@ -19,7 +20,10 @@ export class Roving {
       // A finger may only want to scroll; a tap is a click.
       if (event.pointerType !== "touch") this.onPoint(event);
     });
-    list.addEventListener("click", (event) => this.onPoint(event)?.focus({preventScroll: true}));
+    list.addEventListener("click", (event) => {
+      const item = this.onPoint(event);
+      if (item) item.focus({preventScroll: true});
+    });
   }
 
   clear() {
@@ -28,22 +32,42 @@ export class Roving {
   }
 
   add(item) {
-    item.setAttribute("role", "option");
-    item.setAttribute("aria-selected", "false");
-    item.tabIndex = this.items.length ? -1 : 0;
     item.dataset.at = this.items.length;
     this.items.push(item);
+    if (this.isActive) this.enter(item);
+  }
+
+  // As long as it is not active, the list is a text like any other, which is read and scrolled.
+  setActive(isActive) {
+    if (isActive === this.isActive) return;
+    this.isActive = isActive;
+    this.list.setAttribute("role", isActive ? "listbox" : "group");
+    if (isActive) this.list.removeAttribute("tabindex");
+    else this.list.tabIndex = 0;
+    this.mark(-1);
+    this.items.forEach((item) => isActive ? this.enter(item) : this.leave(item));
+  }
+
+  enter(item) {
+    item.setAttribute("role", "option");
+    item.setAttribute("aria-selected", "false");
+    item.tabIndex = item === this.items[0] ? 0 : -1;
+  }
+
+  leave(item) {
+    for (const name of ["role", "aria-selected", "tabindex"]) item.removeAttribute(name);
   }
 
   onPoint(event) {
-    const item = event.target.closest("[data-at]");
+    const item = this.isActive && event.target.closest("[data-at]");
     if (item && Number(item.dataset.at) !== this.current) this.select(Number(item.dataset.at));
     return item;
   }
 
   onKey(event) {
     const step = STEPS[event.key];
-    if (step === undefined || !this.items.length || event.ctrlKey || event.altKey) return;
+    if (step === undefined || !this.isActive || !this.items.length) return;
+    if (event.ctrlKey || event.altKey) return;
     event.preventDefault();
     const at = Number(event.target.closest("[data-at]")?.dataset.at ?? this.current);
     const next = Math.min(Math.max(at + step, 0), this.items.length - 1);
@@ -64,7 +88,7 @@ export class Roving {
     this.current = index;
     const item = this.items[index];
     item?.setAttribute("aria-selected", "true");
-    if (item ?? this.items[0]) (item ?? this.items[0]).tabIndex = 0;
+    if (this.isActive && (item ?? this.items[0])) (item ?? this.items[0]).tabIndex = 0;
   }
 }
 

@@ -1,5 +1,5 @@
-// The text of an answer, token by token, each marked by where it comes from: by colour, by the
-// style of its underline, and in words for those who hear it.
+// The text of an answer, token by token. With its guesses shown, each token is marked by where it
+// comes from: by the style of its underline, by colour, and in words for those who hear it.
 import {make, probability, visible} from "./dom.js";
 import {Roving, reveal} from "./roving.js";
 
@@ -26,7 +26,7 @@ export function classOf(token) {
 }
 
 function labelOf(token) {
-  const origin = token.sibling ? "sibling that stayed" : ORIGINS[token.origin];
+  const origin = token.sibling ? "accepted sibling" : ORIGINS[token.origin];
   const parts = [`${visible(token.piece)}, ${origin}`];
   const rejected = token.rejected.map((guess) => visible(guess.text));
   if (rejected.length) parts.push(`instead of ${rejected.join(" and ")}`);
@@ -49,6 +49,18 @@ export class TokenList {
     this.list.replaceChildren();
   }
 
+  // Tokens can be pointed at only while their guesses are shown.
+  setActive(isActive) {
+    if (!isActive) this.showRound(undefined);
+    this.roving.setActive(isActive);
+    this.roving.items.forEach((item, i) => this.name(item, this.tokens[i]));
+  }
+
+  name(item, token) {
+    if (this.roving.isActive) item.setAttribute("aria-label", labelOf(token));
+    else item.removeAttribute("aria-label");
+  }
+
   // Adds the tokens of a round; a reader who is at the end stays there.
   add(tokens) {
     const {list} = this;
@@ -58,11 +70,12 @@ export class TokenList {
   }
 
   makeItem(token) {
-    const item = make("span", {class: classOf(token), "aria-label": labelOf(token)});
+    const item = make("span", {class: classOf(token)});
     item.append(...token.rejected.map((guess) => make("s", {}, ...textNodes(guess.text))),
       ...shownOf(token));
     this.tokens.push(token);
     this.roving.add(item);
+    this.name(item, token);
     return item;
   }
 
