@@ -1,7 +1,7 @@
 // Conversations: kept in this browser, answered by the server's API as the messages are sent.
 import {Answer} from "./answer.js";
 import {ApiError, stream} from "./api.js";
-import {byId, count, make, number, plural, say} from "./dom.js";
+import {button, byId, count, make, number, plural, say} from "./dom.js";
 import {bodyOf, fieldsOf, markWrong, setRunning, unfoldWrong} from "./form.js";
 import {copyButton, curlOf, pythonOf} from "./snippets.js";
 import {keepFold, keepForm, watchOtherTabs} from "./store.js";
@@ -11,9 +11,9 @@ import {
 } from "./talks.js";
 import {Turn} from "./turns.js";
 
-const NO_TEMPLATE = "This model has no chat template, so nothing says how it wants conversations " +
-  "written. They are sent as plain text to /v1/completions, and a model that was not trained for " +
-  "it may answer badly. The coordinator's option --chat-template FILE gives it one.";
+const NO_TEMPLATE = "This model has no chat template, so conversations are sent as plain text to " +
+  "/v1/completions, and it may answer badly. The coordinator's option --chat-template FILE gives " +
+  "it one.";
 const NOT_KEPT = "This browser keeps no more: save this conversation as a file, and delete others.";
 const NEAR_END = 160; // px; a reader who is that near the end stays there
 
@@ -89,19 +89,14 @@ export class Chat {
   }
 
   addTools() {
-    const tool = (name, onClick) => {
-      const own = make("button", {type: "button", class: "small"}, name);
-      own.addEventListener("click", onClick);
-      return own;
-    };
     byId("talk-tools").append(
       copyButton("Copy as curl", () => curlOf(...this.snippet())),
       copyButton("Copy as Python", () => pythonOf(...this.snippet())),
-      tool("Save as Markdown", () => saveFile(fileNameOf(this.talk, "md"), "text/markdown",
+      button("Save as Markdown", () => saveFile(fileNameOf(this.talk, "md"), "text/markdown",
         markdownOf(this.talk))),
-      tool("Save as JSON", () => saveFile(fileNameOf(this.talk, "json"), "application/json",
+      button("Save as JSON", () => saveFile(fileNameOf(this.talk, "json"), "application/json",
         jsonOf(this.talk))),
-      tool("Delete", () => this.remove()));
+      button("Delete", () => this.remove()));
   }
 
   // A reader who comes to the view sees the end of the conversation.
@@ -150,10 +145,9 @@ export class Chat {
   listTalks() {
     const talks = allTalks();
     byId("talks").replaceChildren(...talks.map((talk) => {
-      const own = make("button", {type: "button"}, talk.title || "Conversation");
-      if (talk.id === this.talk.id) own.setAttribute("aria-current", "true");
-      own.addEventListener("click", () => this.open(talk));
-      return make("li", {}, own);
+      const isShown = talk.id === this.talk.id;
+      return make("li", {}, button(talk.title || "Conversation", () => this.open(talk),
+        isShown ? {"aria-current": "true"} : {}));
     }));
     byId("talks-count").textContent = talks.length ? `${count(talks.length)} kept in this browser`
       : "Conversations are kept in this browser alone.";

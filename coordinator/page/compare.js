@@ -11,7 +11,7 @@ import {TokenList} from "./tokens.js";
 const WARM_TOKENS = 32;
 const FEW_GUESSES = 0.3; // a round
 const STATES = {
-  warm: "A warm-up first: a short text that does not count.", fast: "Now with guesses.",
+  warm: "A warm-up first, which does not count.", fast: "Now with guesses.",
   plain: "Now without.", both: "Both at once.",
 };
 
@@ -93,10 +93,9 @@ function whyFew(answer) {
   const off = answer.summary?.speculation_off;
   if (off) return `There were no guesses: ${off}.`;
   if (answer.meanK() < FEW_GUESSES) {
-    return `Hardly anything was guessed (${number(answer.meanK())} guesses a round), because the ` +
-      "server expects guesses to cost more time here than they save: the draft is not much " +
-      "faster than the target, the machine is busy, or few guesses are accepted. With a number " +
-      "in the field K it guesses all the same.";
+    return `Hardly anything was guessed (${number(answer.meanK())} guesses a round): the server ` +
+      "expects guesses to cost more time here than they save. With a number in the field K it " +
+      "guesses all the same.";
   }
   if (answer.alpha() < FEW_GUESSES) {
     return `Only ${Math.round(100 * answer.alpha())} % of the guesses were accepted: draft and ` +

@@ -23,6 +23,13 @@ export function makeSvg(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
+// A small button.
+export function button(name, onClick, attributes = {}) {
+  const own = make("button", {type: "button", class: "small", ...attributes}, name);
+  own.addEventListener("click", onClick);
+  return own;
+}
+
 export function byId(id) {
   return document.getElementById(id);
 }

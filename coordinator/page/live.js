@@ -4,7 +4,7 @@ import {ApiError, getText} from "./api.js";
 import {barChart, edgeOf, lineChart, plot, stackChart} from "./chart.js";
 import {byId, count, make, milliseconds, number, percent, plural} from "./dom.js";
 import {groupsOf, parseMetrics, sampleOf, totalsOf, valueOf} from "./metrics.js";
-import {PART_NAMES, wordsOfParts} from "./rounds.js";
+import {wordsOfParts} from "./rounds.js";
 
 const N_SAMPLES = 120;
 const EVERY_MS = 1000;
@@ -128,12 +128,12 @@ function partsCard(samples) {
   const totals = samples.map((sample) => sample.parts && inMilli(
     PARTS.reduce((sum, part) => sum + sample.parts[part], 0)));
   const most = edgeOf(mostOf(totals, 1)), now = lastOf(column(samples, "parts"));
-  const words = PARTS.map((part) => `${PART_NAMES[part]} ${milliseconds(now?.[part])}`).join(", ");
+  const words = PARTS.map((part) => `${part} ${milliseconds(now?.[part])}`).join(", ");
   const n_slots = slotsOf(samples);
   const own = card("Time of a round", newest(totals, inMs),
     plot(stackChart(`Time of a round: ${words}`, series, n_slots, most), most, tickInMs,
       timeAxis(n_slots)),
-    legendOf(PARTS.map((part) => [part, PART_NAMES[part], milliseconds(now?.[part])])),
+    legendOf(PARTS.map((part) => [part, part, milliseconds(now?.[part])])),
     small(now ? wordsOfParts(now) : "No rounds yet."));
   own.classList.add("wide"); // its legend is long
   return own;

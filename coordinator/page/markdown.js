@@ -25,7 +25,7 @@ const INLINE = new RegExp([
   /\*(?=[^\s*])([^*]+)\*/, // 8: emphasis
   /(?<![\w_])_(?=[^\s_])([^_]+)_(?![\w_])/, // 9: emphasis
   /~~(?=\S)([^~]+)~~/, // 10: struck out
-  /(https?:\/\/[^\s<>()"'`]*[^\s<>()"'`.,;:!?*_])/, // 11: an address
+  /https?:\/\/[^\s<>()"'`]*[^\s<>()"'`.,;:!?*_]/, // an address
 ].map((part) => part.source).join("|"), "g");
 
 function linkTo(address, children) {
@@ -35,18 +35,17 @@ function linkTo(address, children) {
     ...children);
 }
 
+const WRAPS = ["strong", "strong", "em", "em", "del"]; // of 6 to 10
+
 function elementOf(match, depth) {
   const inner = (text) => inlineOf(text, depth + 1);
-  const [, escaped, , code, label, address, strong, strong2, em, em2, struck, bare] = match;
+  const [, escaped, , code, label, address] = match, wrapped = match.slice(6, 11);
+  const i = wrapped.findIndex((text) => text !== undefined);
+  if (i >= 0) return make(WRAPS[i], {}, ...inner(wrapped[i]));
   if (escaped !== undefined) return escaped;
   if (code !== undefined) return make("code", {}, code.replace(/^ (.*\S.*) $/s, "$1"));
   if (label !== undefined) return linkTo(address, label ? inner(label) : [address]);
-  if (strong !== undefined) return make("strong", {}, ...inner(strong));
-  if (strong2 !== undefined) return make("strong", {}, ...inner(strong2));
-  if (em !== undefined) return make("em", {}, ...inner(em));
-  if (em2 !== undefined) return make("em", {}, ...inner(em2));
-  if (struck !== undefined) return make("del", {}, ...inner(struck));
-  return linkTo(bare, [bare]);
+  return linkTo(match[0], [match[0]]);
 }
 
 // The parts of a line: texts and elements.

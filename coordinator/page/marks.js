@@ -4,7 +4,7 @@ import {fill, make} from "./dom.js";
 import {load, save} from "./store.js";
 
 const CHOICES = {text: "Text", guesses: "Guesses"};
-// Of each mark its class, and the words before, within and after it.
+// Each mark: its class, and the words before, within and after it.
 const LEGEND = [
   ["accepted", "", "accepted", " guess"], ["replacement", "rejected", " replacement", ""],
   ["accepted sibling", "rejected", " sibling", " accepted"], ["bonus", "", "bonus", " token"],

@@ -4,11 +4,7 @@ import {PARTS, placesOf} from "./answer.js";
 import {count, make, milliseconds, number, percent, plural, visible} from "./dom.js";
 import {Roving, reveal} from "./roving.js";
 
-export const PART_NAMES = {
-  draft: "draft", wire: "wire", verify: "verify", collective: "collective", rest: "rest",
-};
-
-// The same in words, and where a part that takes most of the time comes from.
+// The parts of a round in words, and where one that takes most of the time comes from.
 const PART_WORDS = {
   draft: "guessing", wire: "messages to the ranks and back", verify: "computing in the target",
   collective: "ranks waiting for each other", rest: "planning and accepting",
@@ -37,7 +33,7 @@ export function wordsOfParts(times) {
 
 export function partLegend() {
   return [...PARTS.map((part) => make("li", {}, make("span", {class: `swatch ${part}`}),
-    PART_NAMES[part])),
+    part)),
   make("li", {class: "cut"}, make("span", {class: "stack swatch rest"}), "cut off: far longer")];
 }
 
@@ -65,7 +61,7 @@ function labelOf(round) {
     plural(round.tokens.length, "token")];
   if (round.times) {
     words.push(milliseconds(round.times.total));
-    words.push(...PARTS.map((part) => `${PART_NAMES[part]} ${milliseconds(round.times[part])}`));
+    words.push(...PARTS.map((part) => `${part} ${milliseconds(round.times[part])}`));
   }
   return words.join(", ");
 }
@@ -157,7 +153,7 @@ function partsTable(answer) {
   if (!times) return undefined;
   const body = make("tbody");
   for (const part of [...PARTS, "total"]) {
-    body.append(make("tr", {}, make("th", {scope: "row"}, PART_NAMES[part] ?? "round"),
+    body.append(make("tr", {}, make("th", {scope: "row"}, part === "total" ? "round" : part),
       make("td", {}, milliseconds(times[part])),
       make("td", {}, percent(times[part] / times.total))));
   }

@@ -1,7 +1,7 @@
 // A request as a command for a terminal and as a program, to be copied from the page. Keys are not
 // part of it: OUTRIDER_KEY stands in for one where the server wants one.
 import {key} from "./api.js";
-import {copyText, make} from "./dom.js";
+import {button, copyText} from "./dom.js";
 import {toJson} from "./form.js";
 
 // Parameters that OpenAI's client knows by name; it sends others as extra_body.
@@ -55,10 +55,9 @@ export function pythonOf(path, body) {
 
 // A button that copies what textOf() says at that moment, and says whether that was allowed.
 export function copyButton(name, textOf, attributes = {}) {
-  const button = make("button", {type: "button", class: "small", ...attributes}, name);
-  button.addEventListener("click", async () => {
-    button.textContent = await copyText(textOf()) ? "Copied" : "Not allowed";
-    setTimeout(() => { button.textContent = name; }, 1500);
-  });
-  return button;
+  const own = button(name, async () => {
+    own.textContent = await copyText(textOf()) ? "Copied" : "Not allowed";
+    setTimeout(() => { own.textContent = name; }, 1500);
+  }, attributes);
+  return own;
 }

@@ -1,15 +1,9 @@
 // One message of a conversation as it is seen: its text, what can be done with it, and a line that
 // tells how it was made.
-import {make} from "./dom.js";
+import {button, make} from "./dom.js";
 import {Markdown} from "./markdown.js";
 import {copyButton} from "./snippets.js";
 import {TokenList} from "./tokens.js";
-
-function button(name, onClick, attributes = {}) {
-  const own = make("button", {type: "button", class: "small", ...attributes}, name);
-  own.addEventListener("click", onClick);
-  return own;
-}
 
 export class Turn {
   // actions: edit(turn, text, isSent), regenerate(turn); each is left out where it makes no sense.
@@ -22,7 +16,8 @@ export class Turn {
     this.info = make("p", {class: "info soft"});
     this.tools = make("div", {class: "bar tools"}, this.info);
     const who = this.isAnswer ? "Answer" : "You", label = `${who}, message ${number}`;
-    this.item = make("li", {class: `turn ${message.role}`, "aria-label": label}, make("p", {class: "who"}, who), this.body, this.tools);
+    this.item = make("li", {class: `turn ${message.role}`, "aria-label": label},
+      make("p", {class: "who"}, who), this.body, this.tools);
     this.addTools(number);
     this.update();
   }

@@ -7,7 +7,7 @@ import sys
 import unittest
 
 sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/support")
-from page_test import CONTRAST, SHOTS, BrowserTest
+from page_test import CONTRAST, SECONDS, SHOTS, BrowserTest
 
 
 def setUpModule():
@@ -32,22 +32,34 @@ class Looks(BrowserTest):
             page.wish(prefers_color_scheme=scheme)
             self.assertEqual(page.evaluate(CONTRAST), [], scheme)
             self.shot(f"play-{scheme}")
-        for view in ("play", "compare", "live"):
+        page.evaluate("document.querySelector('#figures-box').open = true")
+        for view in ("chat", "compare", "live", "play"):
             page.resize(1280, 900)
             self.view(view)
-            page.resize(360, 780, is_phone=True)
-            self.assertEqual(page.evaluate("document.documentElement.scrollWidth"), 360, view)
-            self.assertEqual(page.evaluate(CONTRAST), [], view)
-            self.shot(f"{view}-phone")
+            if view == "chat":
+                self.talk()
+            for width in (360, 1280, 1920):
+                page.resize(width, 780, is_phone=width == 360)
+                self.assertEqual(page.evaluate("document.documentElement.scrollWidth"), width, view)
+                self.assertEqual(page.evaluate(CONTRAST), [], view)
+                self.shot(f"{view}-{width}")
+
+    def talk(self):
+        page = self.page
+        page.evaluate("document.querySelector('#chat-form [name=max_tokens]').value = '40'")
+        page.fill("#message", "Tell me of a fox.")
+        page.press("Enter")
+        page.wait("document.querySelector('.turn:nth-child(2) .info')?.textContent &&"
+                  "!document.querySelector('#send').disabled", "the answer ends", SECONDS)
 
     def test_everything_has_a_name_for_those_who_hear_it(self):
         page = self.page
         self.generate(8)
         self.ended()
-        page.click("[name=kind][value=chat] + span")
+        page.evaluate("document.querySelector('#figures-box').open = true")
         nodes = page.call("Accessibility.getFullAXTree")["nodes"]
         roles = [node["role"]["value"] for node in nodes if not node["ignored"]]
-        for role in ("banner", "navigation", "main", "complementary", "listbox", "status"):
+        for role in ("banner", "navigation", "main", "region", "listbox", "status"):
             self.assertIn(role, roles)
         nameless = [node for node in nodes if not node["ignored"] and
                     node["role"]["value"] in NAMED_ROLES and
@@ -102,6 +114,7 @@ class Phone(BrowserTest):
 
     def test_panel_leaves_its_token_free(self):
         page = self.page
+        self.show_guesses()
         page.click("#generate")
         self.ended()
         page.evaluate("scrollTo(0, 0); document.querySelector('#answer').scrollTop = 0")
@@ -121,6 +134,7 @@ class Phone(BrowserTest):
 
     def test_finger_that_scrolls_points_at_nothing(self):
         page = self.page
+        self.show_guesses()
         page.click("#generate")
         self.ended()
         page.evaluate("document.querySelector('#answer').scrollIntoView({block: 'end'});"
@@ -138,6 +152,7 @@ class Phone(BrowserTest):
 
     def test_both_clocks_are_seen(self):
         self.view("compare")
+        self.page.click("[name=order][value=together] + span")
         self.page.click("#compare-run")
         for lane in (1, 2):
             self.wait_count(f".lane:nth-child({lane}) .token", 1)

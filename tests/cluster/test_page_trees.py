@@ -54,7 +54,7 @@ class Trees(BrowserTest):
     def summary(self):
         """Siblings that were checked, and that stayed, as the server counts them."""
         numbers = self.page.evaluate(
-            "/([\\d,]+) siblings? of guesses (?:was|were) checked, too; ([\\d,]+) stayed/"
+            "/([\\d,]+) siblings? of guesses (?:was|were) checked, too; ([\\d,]+) were accepted/"
             ".exec(document.querySelector('#summary .note').textContent).slice(1)")
         return [int(number.replace(",", "")) for number in numbers]
 
@@ -70,7 +70,7 @@ class Trees(BrowserTest):
         self.assertEqual(self.count("#answer .sibling s:first-child"), stayed)
         self.assertEqual(self.count("#answer .sibling:not(.accepted)"), 0)
         self.assertRegex(page.evaluate("document.querySelector('#answer .sibling').ariaLabel"),
-                         r", sibling that stayed, instead of .+, p 1\.000")
+                         r", accepted sibling, instead of .+, p 1\.000")
 
     def test_rounds_stack_siblings_below_their_guess(self):
         page = self.page
@@ -87,7 +87,7 @@ class Trees(BrowserTest):
             "return own.top >= other.bottom && own.left === other.left; })")
         self.assertTrue(below, "each sibling is below the guess before it")
         label = page.evaluate("document.querySelector('#rounds li:has(.place)').ariaLabel")
-        self.assertRegex(label, r"^Round \d+: \d+ guess(es)?, \d+ stayed, \d+ siblings?, \d+ st")
+        self.assertRegex(label, r"^Round \d+: \d+ guess(es)?, \d+ accepted, \d+ siblings?, \d+ acc")
 
     def test_round_in_the_inspector(self):
         page = self.page
@@ -99,7 +99,7 @@ class Trees(BrowserTest):
         for row in page.evaluate(TEXTS % f"{rows}.sibling"):
             self.assertRegex(row, r"^sibling of guess \d+: ")
         self.assertRegex(page.text("#inspected"),
-                         r"\d+ of \d+ guess(es)? stayed, and [01] of \d+ siblings?; \d+ token")
+                         r"\d+ of \d+ guess(es)? accepted, and [01] of \d+ siblings?; \d+ token")
         self.shot("trees-round")
         n_rows, n_chips = self.count(rows), self.count("#rounds .shown .chip")
         self.assertIn(n_chips, (n_rows, n_rows + 1), "every guess has a row")
@@ -114,7 +114,7 @@ class Trees(BrowserTest):
         self.make("rejection", behind)
         self.point("#answer .sibling")
         shown = page.text("#inspected")
-        self.assertRegex(shown, r"Sibling [123] of guess \d+ in round \d+; it stayed in place of")
+        self.assertRegex(shown, r"Sibling [123] of guess \d+ in round \d+; it was accepted in place of")
         self.assertRegex(shown, r"p, target\s+\d\S*\s+q, draft\s+\d\S*\s+Rejected: \S+\s+"
                          r"p, target\s+\d\S*\s+q, draft\s+\d")
         self.assertEqual(self.count("#inspected .was"),
@@ -124,7 +124,7 @@ class Trees(BrowserTest):
             self.assertEqual(page.evaluate(CONTRAST), [], scheme)
             self.shot(f"trees-{scheme}")
         self.point(behind)
-        self.assertRegex(page.text("#inspected"), r"A sibling of guess \d+ of round \d+ stayed\.")
+        self.assertRegex(page.text("#inspected"), r"A sibling of guess \d+ of round \d+ was accepted\.")
         page.resize(360, 780, is_phone=True)
         self.assertEqual(page.evaluate("document.documentElement.scrollWidth"), 360)
         self.shot("trees-phone")
@@ -147,7 +147,7 @@ class Trees(BrowserTest):
         page = self.page
         self.make()
         page.evaluate("document.querySelector('#answer .sibling').focus()")
-        self.assertIn("it stayed in place of that guess", page.text("#inspected"))
+        self.assertIn("it was accepted in place of that guess", page.text("#inspected"))
         page.press("ArrowRight")
         self.assertEqual(page.evaluate("document.activeElement.previousElementSibling.className"),
                          "token accepted sibling in-round")
@@ -159,11 +159,9 @@ class Trees(BrowserTest):
         page = self.page
         self.view("compare")
         page.fill("#compare [name=max_tokens]", str(N_TOKENS))
-        page.click("#compare [name=order][value=turns] + span")
         for _ in range(20):
             page.click("#compare-run")
-            page.wait("document.querySelector('#verdict').textContent", "both texts are there",
-                      SECONDS)
+            self.compared()
             self.assertIn(f"The two texts are identical: {N_TOKENS} tokens", page.text("#verdict"))
             if self.count(".lane:nth-child(1) .sibling") > 0:
                 break
@@ -174,10 +172,10 @@ class Trees(BrowserTest):
     def test_live_figures_tell_of_siblings(self):
         page = self.page
         self.view("live")
-        page.wait("document.querySelectorAll('.figure').length === 7", "there are cards")
+        page.wait("document.querySelectorAll('.figure').length === 10", "there are cards")
         ask("-K", K)
-        page.wait("/Besides, [\\d,]+ siblings?: [\\d,]+ stayed/.test("
-                  "document.querySelector('.figure:nth-child(3)').textContent)",
+        page.wait("/Besides, [\\d,]+ siblings?: [\\d,]+ accepted/.test("
+                  "document.querySelector('.figure:nth-child(4)').textContent)",
                   "the card of alpha tells of siblings", SECONDS)
 
 

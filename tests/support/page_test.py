@@ -15,7 +15,7 @@ import sys
 import unittest
 
 import skips
-from cluster import Cluster, is_sanitized
+from cluster import SOURCE, Cluster, is_sanitized
 from devtools import Browser, Missing
 from far_cluster import FarRanks
 
@@ -25,6 +25,9 @@ SECONDS = 30 * PATIENCE
 PROMPT = "Once upon a time"
 SEED = "7"
 SHOTS = os.path.join(BUILD, "page")
+FOLDER = os.path.join(SOURCE, "coordinator", "page")
+FILES = sorted(name for name in os.listdir(FOLDER)
+               if name.rpartition(".")[2] in ("html", "css", "js", "svg"))
 
 # The contrast of each text that is seen, by WCAG's formula; below 4.5 are returned. Colours are
 # painted to learn what they come to.
@@ -52,6 +55,16 @@ CONTRAST = """(() => {
   }
   return poor;
 })()"""
+
+
+def path_of(name):
+    """Where the server has a file of the page."""
+    return "/" if name == "index.html" else f"/page/{name}"
+
+
+def source_of(name):
+    with open(os.path.join(FOLDER, name), "rb") as file:
+        return file.read()
 
 
 class Far(FarRanks, Cluster):
@@ -124,14 +137,24 @@ class BrowserTest(unittest.TestCase):
             "copy.querySelectorAll('s, .mark').forEach((part) => part.remove());"
             "return copy.textContent; }).join('')")
 
+    def show_guesses(self):
+        """In the text, and the rounds below it; both are folded up at first."""
+        self.page.click("#play .marks [value=guesses] + span")
+        self.page.evaluate("document.querySelector('#rounds-box').open = true")
+
     def generate(self, n_tokens=60, rule="", k="4"):
-        """k "": as many guesses as are planned."""
+        """With the guesses shown. k "": as many guesses as are planned."""
         page = self.page
+        self.show_guesses()
         page.fill("#play-form [name=max_tokens]", str(n_tokens))
         page.fill("#play-form [name=seed]", SEED)
         page.fill("#play-form [name=n_draft]", k)
         page.evaluate(f"document.querySelector('[name=rule]').value = '{rule}'")
         page.click("#generate")
+
+    def compared(self):
+        self.page.wait("/identical|differ/.test(document.querySelector('#verdict').textContent)",
+                       "both texts are there", SECONDS)
 
     def view(self, name):
         self.page.click(f"[data-view={name}]")
