@@ -159,14 +159,11 @@ class Trees(BrowserTest):
         page = self.page
         self.view("compare")
         page.fill("#compare [name=max_tokens]", str(N_TOKENS))
-        for _ in range(20):
-            page.click("#compare-run")
-            self.compared()
-            self.assertIn(f"The two texts are identical: {N_TOKENS} tokens", page.text("#verdict"))
-            if self.count(".lane:nth-child(1) .sibling") > 0:
-                break
-        else:
-            self.fail("no sibling stayed in 20 texts")
+        page.fill("#compare [name=n_draft]", K)
+        page.click("#compare-run")
+        self.compared()
+        self.assertIn(f"The two texts are identical: {N_TOKENS} tokens", page.text("#verdict"))
+        self.assertGreater(self.count(".lane:nth-child(1) .sibling"), 0)
         self.assertEqual(self.count(".lane:nth-child(2) .sibling"), 0)
 
     def test_live_figures_tell_of_siblings(self):

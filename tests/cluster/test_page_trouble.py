@@ -87,6 +87,7 @@ class Texts(BrowserTest):
     def take(self, n_rounds, piece):
         """Has the page read such an answer, all at once."""
         self.page.answer("v1/completions", 200, answer_of(n_rounds, piece))
+        self.show_guesses()
         self.page.click("#generate")
         self.wait_count("#answer .token", 2 * n_rounds)
         self.ended()
