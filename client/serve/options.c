@@ -30,6 +30,11 @@ struct passed {
     struct serve_options *options;
 };
 
+/* An option as its program lists it; letter and value may be "". */
+struct option_line {
+    const char *name, *letter, *value;
+};
+
 struct lists {
     struct serve_options *options;
     struct passed passed[PASSED_MAX];
@@ -157,23 +162,6 @@ static unsigned receivers(const char *name)
     return is_among(name, coordinator) ? COORDINATOR : WORKER | COORDINATOR;
 }
 
-/* Returns the help of the few options that most callers need; NULL: it is in the help of their
- * program. */
-static const char *help_of(const char *name)
-{
-    static const char *const texts[][2] = {
-        {"draft", "draft model: a folder, a GGUF file or ORG/NAME; default none"},
-        {"head", "a head of the target that drafts: a folder or ORG/NAME"},
-        {"served-name", "what clients are told that the model is called"},
-        {"listen", "HOST:PORT or unix:PATH of gRPC; default 127.0.0.1:7070"},
-        {"draft-tokens", "guesses per round, at most; default what is measured to be fastest"},
-    };
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        if (strcmp(name, texts[i][0]) == 0) return texts[i][1];
-    }
-    return NULL;
-}
-
 static struct passed *find_passed(struct lists *lists, const char *own_name)
 {
     for (int i = 0; i < lists->n; i++) {
@@ -182,22 +170,22 @@ static struct passed *find_passed(struct lists *lists, const char *own_name)
     return NULL;
 }
 
-/* Adds a row; one that there is already goes to both. prefix: "" or "worker-". */
-static void add_row(struct lists *lists, const char *prefix, const char *name, const char *letter,
-                    const char *value, unsigned to)
+/* Adds a row unless there is one of its name. prefix: "" or "worker-"; help: NULL: it is in the help
+ * of the program that has the option. */
+static void add_row(struct lists *lists, const char *prefix, const struct option_line *line,
+                    unsigned to, const char *help)
 {
     char own_name[NAME_BYTES];
-    snprintf(own_name, sizeof own_name, "%s%s", prefix, name);
+    snprintf(own_name, sizeof own_name, "%s%s", prefix, line->name);
     if (lists->n == PASSED_MAX || find_passed(lists, own_name)) return;
     struct passed *passed = &lists->passed[lists->n];
     *passed = (struct passed){.to = to, .options = lists->options};
-    snprintf(passed->name, sizeof passed->name, "%s", name);
+    snprintf(passed->name, sizeof passed->name, "%s", line->name);
     snprintf(passed->own_name, sizeof passed->own_name, "%s", own_name);
-    snprintf(passed->value, sizeof passed->value, "%s", value);
-    const char *help = *prefix ? NULL : help_of(name);
+    snprintf(passed->value, sizeof passed->value, "%s", line->value);
     lists->rows[lists->n_rows++] =
         (struct option_row){.name = passed->own_name,
-                            .letter = *prefix ? 0 : letter[0],
+                            .letter = *prefix ? 0 : line->letter[0],
                             .value = passed->value[0] ? passed->value : NULL,
                             .read = read_passed,
                             .field = (size_t)((char *)passed - (char *)lists->passed),
@@ -206,19 +194,38 @@ static void add_row(struct lists *lists, const char *prefix, const char *name, c
     lists->n++;
 }
 
+/* Adds the few that most callers need, with a help of their own; they are the coordinator's. */
+static void add_listed(struct lists *lists)
+{
+    static const struct {
+        struct option_line line;
+        const char *help;
+    } listed[] = {
+        {{"draft", "d", "MODEL"}, "draft model: a folder, a GGUF file or ORG/NAME; default none"},
+        {{"head", "", "FOLDER"}, "a head of the target that drafts: a folder or ORG/NAME"},
+        {{"served-name", "", "NAME"}, "what clients are told that the model is called"},
+        {{"listen", "l", "ADDRESS"}, "HOST:PORT or unix:PATH of gRPC; default 127.0.0.1:7070"},
+        {{"draft-tokens", "K", "K"},
+         "guesses per round, at most; default what is measured to be fastest"},
+    };
+    for (size_t i = 0; i < sizeof listed / sizeof *listed; i++)
+        add_row(lists, "", &listed[i].line, COORDINATOR, listed[i].help);
+}
+
 /* Reads a program's --list-options: "name\tletter\tVALUE" in each line. */
 static void add_list(struct lists *lists, char *text, unsigned to, const char *prefix)
 {
     char *rest = NULL;
-    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-        char *letter = strchr(line, '\t'), *value = letter ? strchr(letter + 1, '\t') : NULL;
+    for (char *name = strtok_r(text, "\n", &rest); name; name = strtok_r(NULL, "\n", &rest)) {
+        char *letter = strchr(name, '\t'), *value = letter ? strchr(letter + 1, '\t') : NULL;
         if (!value) continue;
         *letter++ = *value++ = '\0';
-        if (is_reserved(line, to)) continue;
-        struct passed *there = find_passed(lists, line);
-        if (there && there->to != to) there->to = receivers(line);
-        add_row(lists, "", line, letter, value, to);
-        add_row(lists, prefix, line, letter, value, to);
+        const struct option_line line = {name, letter, value};
+        if (is_reserved(name, to)) continue;
+        struct passed *there = find_passed(lists, name);
+        if (there && there->to != to) there->to = receivers(name);
+        add_row(lists, "", &line, to, NULL);
+        add_row(lists, prefix, &line, to, NULL);
     }
 }
 
@@ -290,18 +297,28 @@ out:
     return rc;
 }
 
+static int read_lists(struct lists *lists, struct error *err)
+{
+    struct serve_options *o = lists->options;
+    int rc = 0;
+    TRY(helper_find(o->worker, sizeof o->worker, "outrider-worker", err));
+    TRY(helper_find(o->coordinator, sizeof o->coordinator, "outrider-coordinator", err));
+    TRY(helper_find(o->group, sizeof o->group, "outrider-group", err));
+    TRY(read_list(lists, o->worker, WORKER, "worker-", err));
+    TRY(read_list(lists, o->coordinator, COORDINATOR, "coordinator-", err));
+out:
+    return rc;
+}
+
+/* The help can be read where the other programs are missing. */
 int serve_options_read(struct serve_options *options, int argc, char **argv, struct error *err)
 {
     static struct lists lists;
-    int rc = 0;
+    struct error missing;
     lists = (struct lists){.options = options};
-    TRY(helper_find(options->worker, sizeof options->worker, "outrider-worker", err));
-    TRY(helper_find(options->coordinator, sizeof options->coordinator, "outrider-coordinator",
-                    err));
-    TRY(helper_find(options->group, sizeof options->group, "outrider-group", err));
     lists.rows[lists.n_rows++] = (struct option_row)OPTION_GROUP("Models", "--draft=FOLDER -T 2");
-    TRY(read_list(&lists, options->worker, WORKER, "worker-", err));
-    TRY(read_list(&lists, options->coordinator, COORDINATOR, "coordinator-", err));
+    add_listed(&lists);
+    int rc_lists = read_lists(&lists, &missing);
     const struct option_program program = {
         .variables = "OUTRIDER_SERVE_",
         .read_file = config_file_read,
@@ -310,12 +327,11 @@ int serve_options_read(struct serve_options *options, int argc, char **argv, str
         .args_doc = "MODEL",
         .parts = {{rows, options, NULL}, {lists.rows, lists.passed, NULL}},
         .take = take_model};
-    TRY(option_program_parse(&program, argc, argv, err));
-    if (!options->model) {
-        rc = error_set(err, ERR_ARGUMENT,
-                       "no model: name a folder, a GGUF file or ORG/NAME; 'outrider list' shows "
-                       "those of the Hugging Face cache");
-    }
-out:
-    return rc;
+    int rc = option_program_parse(&program, argc, argv, err);
+    if (rc_lists) *err = missing;
+    if (rc || rc_lists) return rc_lists ? rc_lists : rc;
+    if (options->model) return 0;
+    return error_set(err, ERR_ARGUMENT,
+                     "no model: name a folder, a GGUF file or ORG/NAME; 'outrider list' shows "
+                     "those of the Hugging Face cache");
 }

@@ -219,6 +219,18 @@ class Options(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("-T 2 needs mpirun", done.stderr)
 
+    def test_the_help_needs_no_other_program_and_a_start_says_which_is_missing(self):
+        with tempfile.TemporaryDirectory(prefix="bin-") as folder:
+            program = os.path.join(folder, "outrider")
+            shutil.copy(os.path.join(BUILD, "bin", "outrider"), program)
+            shown = subprocess.run([program, "serve", "--help"], capture_output=True, check=True,
+                                   encoding="utf-8", timeout=bound(30)).stdout
+            self.assertIn("--draft=MODEL", shown)
+            done = subprocess.run([program, "serve", TARGET], capture_output=True, check=False,
+                                  encoding="utf-8", timeout=bound(30))
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"{folder}/outrider-worker is not there", done.stderr)
+
     def test_check_starts_nothing(self):
         done, left = refused(TARGET, "--draft", DRAFT, "--check")
         self.assertEqual((done.returncode, done.stdout, left), (0, "ranks 1 2 4 8\n", []))
