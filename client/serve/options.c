@@ -170,8 +170,8 @@ static struct passed *find_passed(struct lists *lists, const char *own_name)
     return NULL;
 }
 
-/* Adds a row unless there is one of its name. prefix: "" or "worker-"; help: NULL: it is in the help
- * of the program that has the option. */
+/* Adds a row unless there is one of its name. prefix: "" or "worker-". help: NULL: the help of the
+ * program that has the option says it. */
 static void add_row(struct lists *lists, const char *prefix, const struct option_line *line,
                     unsigned to, const char *help)
 {

@@ -101,9 +101,11 @@ static const char *sentence_of(char *text)
 /* Lets a program check its command line. Sets *status if it refuses it. */
 static int check_one(const struct serve_words *words, char *text, int *status, struct error *err)
 {
+    static char check[] = "--check";
     struct serve_words with = *words;
     int rc = 0;
-    TRY(serve_words_add(&with, err, "--check"));
+    if (with.n == SERVE_WORDS_MAX) return error_set(err, ERR_ARGUMENT, "too many options");
+    with.words[with.n++] = check;
     TRY(helper_run(with.words, text, CHECK_BYTES, status, err));
     if (*status) rc = error_set(err, ERR_ARGUMENT, "%.400s", sentence_of(text));
 out:
