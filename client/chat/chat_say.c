@@ -110,8 +110,11 @@ static int fill_request(struct chat *chat, struct generate_request *request, str
     int rc = 0;
     *request = chat->options.request;
     request->show_drafts = chat->is_edited || chat->has_colors;
-    if (chat->has_no_guesses) request->n_draft = 0;
-    if (chat->has_no_guesses) request->strategy = STRATEGY_FIXED;
+    if (chat->has_no_guesses) {
+        request->n_draft = 0;
+        request->strategy = STRATEGY_FIXED;
+        request->has_threshold = false;
+    }
     if (!chat->is_plain) {
         request->messages = chat->conversation.messages;
         request->n_messages = (int)chat->conversation.n;

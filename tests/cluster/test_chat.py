@@ -240,6 +240,25 @@ def test_the_screen_of_a_conversation(cluster):
             assert later.wait_end() == 0
 
 
+def test_letters_beyond_ascii(cluster):
+    """They are edited as one, whatever the locale says, and arrive as they are."""
+    asked = "Grüße, König?"
+    want, _ = over_http(cluster, [{"role": "user", "content": asked}], 8)
+    with tempfile.TemporaryDirectory() as state, \
+            screen_of(cluster, "-n", "8", *GREEDY, state=state, LC_ALL="C") as screen:
+        screen.wait_for(has_prompt)
+        screen.type("Grüßeß, König?")
+        for _ in range(8):
+            screen.key("Left")
+        screen.key("BSpace")
+        screen.wait_for(lambda seen: seen[-1] == f">>> {asked}")
+        screen.key("Enter")
+        lines = screen.wait_for(lambda seen: len(seen) > 3 and has_prompt(seen))
+        assert "\n".join(lines[2:-2]).rstrip() == want.rstrip(), (lines, want)
+        screen.type("\x04")
+        assert screen.wait_end() == 0
+
+
 def test_a_key_shows_the_guesses(cluster):
     """Without colours, where marks can be compared: those of `outrider generate`."""
     with tempfile.TemporaryDirectory() as state, \

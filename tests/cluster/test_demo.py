@@ -119,6 +119,15 @@ def test_refusals(cluster):
         assert none.stderr.count("\n") == 1, none.stderr
 
 
+def test_texts_that_differ(cluster):
+    """Those of rule rejection depend on the guesses, which is told and a failure."""
+    done = cluster.outrider("demo", "--address", cluster.address, "--rule", "rejection",
+                            "--temperature", "1", *FLAGS)
+    assert done.returncode == 1 and "the same" not in done.stdout, done
+    assert re.fullmatch(r"outrider: the two texts after \"[^\"]+\" differ from byte \d+ on, as "
+                        r"those of this rule may\n", done.stderr), done.stderr
+
+
 def test_a_server_that_dies(cluster):
     with Cluster(cluster.build, target=SLOW, draft=SLOW_DRAFT) as slow:
         process = slow.popen("demo", "--address", slow.address, "-n", "900",
