@@ -1,4 +1,4 @@
-// Conversations: kept in this browser, answered by the server's API as the messages are sent.
+// Conversations, answered by the server's API as the messages are sent.
 import {Answer} from "./answer.js";
 import {ApiError, stream} from "./api.js";
 import {button, byId, count, make, number, plural, say} from "./dom.js";
@@ -81,7 +81,7 @@ export class Chat {
     byId("open-file").addEventListener("change", (event) => this.openFile(event.target));
     this.addTools();
     watchOtherTabs((name) => {
-      if (isTalk(name)) this.listTalks();
+      if (isTalk(name)) this.reload();
     });
     addEventListener("pagehide", () => {
       if (this.run) keepTalk(this.run.talk);
@@ -99,7 +99,6 @@ export class Chat {
       button("Delete", () => this.remove()));
   }
 
-  // A reader who comes to the view sees the end of the conversation.
   setShown(isShown) {
     if (isShown) this.scrollToEnd();
   }
@@ -114,7 +113,6 @@ export class Chat {
     this.showUsage();
   }
 
-  // Path and fields of a request for the next message.
   requestOf(messages) {
     const {system} = this.talk;
     const all = system.trim() ? [{role: "system", content: system}, ...messages] : messages;
@@ -140,6 +138,16 @@ export class Chat {
   keep() {
     if (!keepTalk(this.talk)) say(byId("chat-problem"), NOT_KEPT);
     this.listTalks();
+  }
+
+  // Another tab has changed something, perhaps the talk that is shown here.
+  reload() {
+    const same = allTalks().find((talk) => talk.id === this.talk.id);
+    if (!same || this.run) this.listTalks();
+    else {
+      this.talk = same;
+      this.showTalk();
+    }
   }
 
   listTalks() {
@@ -217,10 +225,9 @@ export class Chat {
     return turn;
   }
 
-  // The tokens that the conversation takes of the model's context, as the last answer told.
+  // Tokens of the model's context, as the last answer told.
   showUsage() {
-    const told = this.talk.messages.findLast((one) => this.answers.get(one)?.usage);
-    const n_tokens = told && this.answers.get(told).usage.total_tokens;
+    const n_tokens = this.talk.messages.findLast((one) => one.total)?.total;
     const limit = this.model && `${count(this.model.max_model_len)} tokens`;
     byId("talk-usage").textContent = !limit ? "" : n_tokens
       ? `${count(n_tokens)} of ${limit} of context` : `context ${limit}`;
@@ -298,6 +305,7 @@ export class Chat {
     this.setRunning(false);
     answer.finished = true;
     message.info = infoOf(answer, how);
+    message.total = answer.usage?.total_tokens;
     if (!message.content) talk.messages.splice(talk.messages.indexOf(message), 1);
     const isGone = this.deleted === talk;
     if (!isGone && !keepTalk(talk)) say(byId("chat-problem"), NOT_KEPT);

@@ -82,13 +82,11 @@ function verdictOf(fast, plain) {
     `${count([...fast.answer.text].length)} characters.`;
 }
 
-// A figure and what it counts; the figure is the larger part.
 function big(place, figure, words) {
   place.replaceChildren(make("b", {}, figure), make("span", {}, words));
 }
 
-// Why guesses saved little or nothing: the server's own reason, or what the rounds show. "": they
-// saved something.
+// Why guesses saved little or nothing, in the server's words where it has some; "": they did.
 function whyFew(answer) {
   const off = answer.summary?.speculation_off;
   if (off) return `There were no guesses: ${off}.`;

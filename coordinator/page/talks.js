@@ -1,6 +1,6 @@
 // Conversations as they are kept in this browser, each under a name of its own, so that a long one
 // costs the others nothing. A talk: {id, title, system, created, changed, messages: [{role,
-// content, info}]}; info is what is told below an answer.
+// content, info, total}]}; info is told below an answer, total are the tokens up to its end.
 import {forget, load, namesWith, save} from "./store.js";
 
 const BEGIN = "talk.";
@@ -25,8 +25,8 @@ function checked(talk) {
   return {
     id: text(talk.id), title: text(talk.title), system: text(talk.system),
     created: time(talk.created), changed: time(talk.changed),
-    messages: messages.map(({role, content, info}) =>
-      typeof info === "string" ? {role, content, info} : {role, content}),
+    messages: messages.map(({role, content, info, total}) =>
+      ({role, content, info: text(info), total: Number(total) || undefined})),
   };
 }
 

@@ -135,6 +135,7 @@ class Chat(BrowserTest):
         self.serving()
         self.assertEqual(self.count(".turn"), 4)
         self.assertEqual(page.text("#talk-title"), "Of a fox.")
+        self.assertRegex(page.text("#talk-usage"), r"^\d+ of 1,024 tokens of context$")
         self.assertEqual(page.evaluate("document.querySelector('#chat-form [name=system]').value"),
                          "Tell a tale.")
 
@@ -210,6 +211,21 @@ class Chat(BrowserTest):
         self.assertEqual(sorted(page.evaluate(titles)), ["Of a fox.", "Of a hen."])
         self.assertEqual(self.texts()[0], "Of a fox.")
 
+    def test_two_tabs(self):
+        """A conversation that goes on in one tab does so in the other one, too."""
+        page = self.page
+        self.ask("Of a fox.", 2)
+        page.evaluate("""(() => {
+            const name = Object.keys(localStorage).find((one) => one.startsWith("outrider.talk."));
+            const frame = document.createElement("iframe");
+            document.body.append(frame);
+            const other = frame.contentWindow.localStorage, talk = JSON.parse(other.getItem(name));
+            talk.messages.push({role: "user", content: "From elsewhere."});
+            other.setItem(name, JSON.stringify(talk));
+        })()""")
+        page.wait("document.querySelectorAll('.turn').length === 3", "it is shown")
+        self.assertEqual(self.texts()[2], "From elsewhere.")
+
     def test_saved_and_opened(self):
         page = self.page
         page.answer("v1/chat/completions", 200, stream_of(TEXT))
@@ -226,12 +242,12 @@ class Chat(BrowserTest):
                              f"# How?\n\n## You\n\nHow?\n\n## Answer\n\n{TEXT.strip()}\n")
         page.click("#talk-tools button:last-child")
         self.assertEqual(self.count(".turn"), 0)
-        for name, n_turns in (("How.md", 0), ("How.json", 2)):
+        for name, n_turns, is_taken in (("How.md", 0, "false"), ("How.json", 2, "true")):
             node = page.call("DOM.getDocument")["root"]["nodeId"]
             field = page.call("DOM.querySelector", nodeId=node, selector="#open-file")["nodeId"]
             page.call("DOM.setFileInputFiles", nodeId=field, files=[os.path.join(folder, name)])
             page.wait(f"document.querySelectorAll('.turn').length === {n_turns} && "
-                      f"document.querySelector('#chat-problem').hidden === {json.dumps(n_turns > 0)}",
+                      f"document.querySelector('#chat-problem').hidden === {is_taken}",
                       f"{name} is opened or refused")
         self.assertEqual(self.contents(), [("user", "How?"), ("assistant", TEXT)])
 
@@ -283,7 +299,7 @@ class Chat(BrowserTest):
     def test_markdown_that_never_ends(self):
         """Texts made to be read slowly, or to be too deep, are shown to their end."""
         page = self.page
-        for text in ("> " * 400, "- " * 400, "**a " * 9000, "`" * 9001 + "a", "[a](" * 9000,
+        for text in ("> " * 400, "- " * 400, "**a " * 9000, "a" + "`" * 9001, "[a](" * 9000,
                      "# " + " a" * 9000, "| - " * 9000 + "\n" + "| - " * 9000, "*_" * 9000,
                      "https://a" + "." * 9000, "```" + "a " * 9000 + "`"):
             page.answer("v1/chat/completions", 200, stream_of(f"{text} end"))
