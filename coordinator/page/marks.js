@@ -43,7 +43,6 @@ function makeSwitch(place, i) {
   });
 }
 
-// Fills the places of switches and of legends.
 export function startMarks() {
   document.querySelectorAll(".marks").forEach(makeSwitch);
   for (const place of document.querySelectorAll(".marks-legend")) {

@@ -1,5 +1,6 @@
-/* The page for browsers: a playground, two runs side by side and live figures. Its files are part
- * of the binary, it asks for nothing from elsewhere, and it uses the API as any client does. */
+/* The page for browsers: a playground, a chat, two runs side by side and live figures. Its files
+ * are part of the binary, it asks for nothing from elsewhere, and it uses the API as any client
+ * does. */
 #pragma once
 
 #include <stdbool.h>

@@ -4,7 +4,7 @@ import {key} from "./api.js";
 import {button, copyText} from "./dom.js";
 import {toJson} from "./form.js";
 
-// Parameters that OpenAI's client knows by name; it sends others as extra_body.
+// Parameters that OpenAI's client knows; it sends others as extra_body.
 const KNOWN = ["model", "prompt", "messages", "max_tokens", "temperature", "top_p", "seed", "stop"];
 
 function addressOf(path) {
