@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # ctest: labels=long libs=client beside=yes timeout=1800
 """The Debian package: lintian has nothing against it, and in a bare Debian 12 it is installed,
-serves, and is removed without a trace.
+serves, with and without systemd, and is removed without a trace.
 
 Usage: test_package.py BUILD_FOLDER
 
-It needs root and the network, for Debian's packages.
+It needs root, and the network for Debian's packages.
 """
 import glob
 import json
@@ -17,6 +17,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+import booted
 import skips
 from cluster import SOURCE, Program, free_ports, is_sanitized, wait_until
 from units import Unit
@@ -24,7 +25,7 @@ from units import Unit
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
 REFERENCE = os.path.join(SOURCE, "tests", "golden", "tales", "reference_target.json")
 # Nobody's files: lists and logs of apt and dpkg, and what ldconfig and others keep.
-NOT_OURS = ("var/lib/dpkg", "var/lib/apt", "var/log", "var/cache", "etc/ld.so.cache", "tmp",
+NOT_OURS = ("run", "var/lib/dpkg", "var/lib/apt", "var/log", "var/cache", "etc/ld.so.cache", "tmp",
             "proc", "dev", "etc/passwd-", "etc/group-", "etc/shadow-", "etc/gshadow-")
 USER = ["setpriv", "--reuid", "4242", "--regid", "4242", "--clear-groups", "--no-new-privs"]
 
@@ -142,22 +143,95 @@ class Package(unittest.TestCase):
             shutil.rmtree(run_folder)
 
     def check_it_goes(self, before):
-        options = {"etc/outrider", "etc/outrider/coordinator.conf", "etc/outrider/group.conf"}
-        self.apt("remove", "--autoremove", "outrider")
+        self.apt("remove", "outrider")
         left = {name for name in self.files() if "outrider" in name}
-        self.assertEqual(left, options)
-        # Files that units keep, and the link that enables one.
-        kept = ["var/lib/private/outrider/notes", "var/lib/outrider-coordinator/counts"]
-        enabled = "etc/systemd/system/multi-user.target.wants/outrider-group.service"
-        for name in [*kept, enabled]:
-            path = os.path.join(self.root, name)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "w", encoding="ascii"):
-                pass
-        self.apt("purge", "--autoremove", "outrider")
+        self.assertEqual(left, {"etc/outrider", "etc/outrider/coordinator.conf",
+                                "etc/outrider/group.conf"})
+        self.apt("purge", "outrider")
         self.assertEqual({name for name in self.files() if "outrider" in name}, set())
-        print("        left by its libraries:", sorted(self.files() - before))
+        self.apt("autoremove", "--purge")
+        self.assertEqual(self.files() - before, set())
         self.assertEqual(run(*self.inside("dpkg-query", "-W", "outrider")).returncode, 1)
+
+    def test_systemd_starts_it_again_and_again(self):
+        """Two ranks under mpirun, in the sandbox of the unit."""
+        refusal = booted.refusal()
+        if refusal:
+            self.skipTest(refusal)
+        shutil.copy(self.package, os.path.join(self.root, "root", "outrider.deb"))
+        self.apt("install", "--no-install-recommends", "/root/outrider.deb", "openmpi-bin",
+                 "systemd", "dbus")
+        for name, old, new in (
+                ("group", "OUTRIDER_GROUP_RANKS=1", "OUTRIDER_GROUP_RANKS=2"),
+                ("coordinator", "TARGET=unix:/run/outrider/worker",
+                 "TARGET=unix:/run/outrider/worker.0,unix:/run/outrider/worker.1")):
+            path = os.path.join(self.root, "etc", "outrider", f"{name}.conf")
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            self.assertIn(old, text)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text.replace(old, new))
+        with booted.Booted(self.root) as machine:
+            self.machine = machine
+            try:
+                self.check_units()
+            except BaseException:
+                log = machine.run("journalctl", "--no-pager", "-u", "outrider-*").stdout
+                print(log[:4000], "...", log[-4000:], sep="\n")
+                raise
+
+    def call(self, *command):
+        done = self.machine.run(*command)
+        self.assertEqual(done.returncode, 0, (command, done.stdout, done.stderr))
+        return done.stdout
+
+    def show(self, unit, key):
+        return self.call("systemctl", "show", "--value", "-p", key, f"outrider-{unit}").strip()
+
+    def check_answers(self):
+        with open(REFERENCE, encoding="utf-8") as file:
+            wanted = json.load(file)["prompts"][0]
+        wait_until(lambda: self.machine.run("outrider", "health").returncode == 0, 60, "it serves")
+        text = self.call("outrider", "generate", "--quiet", "-n", str(len(wanted["greedy_ids"])),
+                         "--temperature", "0", wanted["text"])
+        self.assertEqual(text, wanted["greedy_text"])
+
+    def check_units(self):
+        units = ["outrider-group", "outrider-coordinator"]
+        self.assertEqual({self.show(unit, "ActiveState") for unit in ("group", "coordinator")},
+                         {"inactive"})
+        self.call("systemctl", "enable", "--now", *units)
+        self.check_answers()
+        owners = self.call("stat", "-c", "%u", "/run/outrider/worker.0", "/run/outrider/worker.1")
+        self.assertEqual(len(owners.split()), 2)
+        self.assertNotIn("0", owners.split())
+        self.call("systemctl", "reload", "outrider-coordinator")
+        self.check_answers()
+        for unit in ("group", "coordinator"):
+            first = self.show(unit, "MainPID")
+            self.call("systemctl", "kill", "--signal=KILL", f"outrider-{unit}")
+            wait_until(lambda at=unit, old=first: self.show(at, "NRestarts") == "1" and
+                       self.show(at, "MainPID") not in ("0", old), 60, "it starts again")
+            self.check_answers()
+        self.check_package_under_systemd(units)
+
+    def check_package_under_systemd(self, units):
+        """An upgrade starts what runs anew; stops end well; purging ends what runs."""
+        before = self.show("coordinator", "MainPID")
+        self.call("dpkg", "--install", "/root/outrider.deb")
+        self.assertNotIn(self.show("coordinator", "MainPID"), ("0", before))
+        self.check_answers()
+        self.call("systemctl", "stop", *units)
+        for unit in ("group", "coordinator"):
+            self.assertEqual(self.show(unit, "Result"), "success", unit)
+        self.call("systemctl", "start", *units)
+        self.check_answers()
+        self.call("dpkg", "--purge", "outrider")
+        for unit in ("group", "coordinator"):
+            self.assertEqual(self.show(unit, "LoadState"), "not-found")
+        left = {name for name in self.files() if "outrider" in name}
+        self.assertEqual(left, {"root/outrider.deb"})
+        self.assertEqual(self.call("systemctl", "list-units", "--no-legend", "outrider-*"), "")
 
 
 if __name__ == "__main__":
