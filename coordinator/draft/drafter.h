@@ -196,6 +196,9 @@ struct model_draft_extra_ops {
      * sequence has a place: `features` of struct drafter is what such workers are asked for from
      * now on. */
     void (*set_projection)(struct drafter *drafter, const struct projection_key *held);
+    /* The next group serves another model or computes it otherwise, and no sequence has a place:
+     * forgets what was made of features of the one before. Set where `features` is. */
+    void (*forget_target)(struct drafter *drafter);
     /* Opens what tries the readings of the head's features with a target of n_layers, on texts of
      * up to n_tokens_max; the caller closes it, and before the drafter. Both are set where
      * head_folder of struct drafter is. Errors: those of head_proof_open. */
@@ -306,6 +309,8 @@ int drafter_read(struct drafter *drafter, const struct draft_reading *readings, 
 void drafter_commit(struct drafter *drafter, struct sequence *seq);
 int drafter_observe(struct drafter *drafter, struct sequence *seq,
                     const struct draft_features *features, struct error *err);
+/* Does nothing for a draft model that reads no features. */
+void drafter_forget_target(struct drafter *drafter);
 int drafter_open_proof(struct drafter *drafter, int n_layers, int n_tokens_max,
                        struct head_proof **proof, struct error *err);
 int drafter_take_reading(struct drafter *drafter, const struct head_trial *trial,

@@ -131,6 +131,12 @@ int drafter_observe(struct drafter *d, struct sequence *seq, const struct draft_
     return d->row->model->extra.observe(d, seq, features, err);
 }
 
+void drafter_forget_target(struct drafter *d)
+{
+    const struct model_draft_ops *ops = d->row->model;
+    if (ops->extra.forget_target) ops->extra.forget_target(d);
+}
+
 int drafter_open_proof(struct drafter *d, int n_layers, int n_tokens_max, struct head_proof **proof,
                        struct error *err)
 {

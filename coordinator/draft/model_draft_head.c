@@ -4,6 +4,7 @@
  * own output in place of them (EAGLE, Li et al. 2024, arXiv 2401.15077). P-EAGLE reads masks in the
  * first pass instead (model_draft_parallel.c), and heads of places (Medusa, blockwise) read nothing
  * and have no KV. Block drafters are refused. All else is as in model_draft.c. */
+#include <assert.h>
 #include <string.h>
 
 #include "coordinator/draft/model_draft.h"
@@ -224,6 +225,20 @@ out:
     return rc;
 }
 
+/* Nothing that has been read is true any more; no text has a place. */
+static void forget_read(struct model_draft *d)
+{
+    for (int i = 0; d->tables && i < d->options.n_sequences; i++) {
+        assert(d->tables[i].n == 0);
+    }
+    if (d->pool.n_blocks > 0) block_pool_reset(&d->pool);
+}
+
+static void head_draft_forget_target(struct drafter *drafter)
+{
+    forget_read(model_draft(drafter));
+}
+
 static int head_draft_take_reading(struct drafter *drafter, const struct head_trial *trial,
                                    struct error *err)
 {
@@ -234,6 +249,7 @@ static int head_draft_take_reading(struct drafter *drafter, const struct head_tr
     }
     TRY(set_inputs(d, &trial->reading, err));
 out:
+    forget_read(d);
     return rc;
 }
 
@@ -334,6 +350,7 @@ const struct model_draft_ops head_draft_ops = {
     .commit = head_draft_commit,
     .extra = {.observe = head_draft_observe,
               .set_projection = head_draft_set_projection,
+              .forget_target = head_draft_forget_target,
               .open_proof = head_draft_open_proof,
               .take_reading = head_draft_take_reading,
               .check = head_draft_check,

@@ -173,6 +173,8 @@ static int adopt_group(struct engine *e, struct error *err)
     const struct drafters of_head = {.model = e->head};
     TRY(drafters_check_target(e->head ? &of_head : e->options.drafters, d->n_layers, d->dim, err));
     TRY(name_group(e, d, err));
+    struct drafter *model = e->head ? e->head : e->options.drafters->model;
+    if (model && !groups_are_alike(&e->planner_group, d)) drafter_forget_target(model);
     bool is_new = adopt_planner(e, d);
     block_pool_close(&e->target_pool);
     TRY(block_pool_open(&e->target_pool, d->n_kv_blocks, d->block_tokens, err));
