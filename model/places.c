@@ -186,8 +186,8 @@ int places_forward(struct places *p, struct backend *be, const struct places_ste
 {
     int rc = 0;
     bool replayed = false, again = true;
-    /* Those that a device records depend on the number of places, and on nothing else but that of
-     * the rows. */
+    /* The operations that a device records depend on the number of places, and on nothing else but
+     * that of the rows. */
     const struct backend_step step = {.embedding = &s->weights->embedding,
                                       .tokens = p->zeros,
                                       .n = p->n_lanes,

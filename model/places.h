@@ -20,9 +20,9 @@ struct places {
     uint16_t *host;          /* [max_lanes][D] the features; host memory, like the next ones */
     int32_t *zeros;          /* [max_lanes] */
 
-    /* Of a step. Lanes that want more places have smaller rows, so those that want a place are the
-     * first ones of it. On a device all lanes count for every place, because what is recorded of a
-     * step depends on the number of lanes and places alone. */
+    /* The step's rows. Lanes that want more places have smaller numbers of rows, so those that want
+     * a place are the first ones of it. On a device all lanes count for every place, because what
+     * is recorded of a step depends on the number of lanes and places alone. */
     int n_lanes, n_places;
     int *row_of;                /* [max_lanes] row of a lane in each place */
     int counts[PLACES_MAX + 1]; /* lanes of a place, by place */

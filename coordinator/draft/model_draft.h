@@ -112,7 +112,7 @@ int model_draft_start(struct model_draft *d, const struct tokenizer *tok, struct
 int model_draft_threads(double weight_bytes, int n_cores);
 /* Bytes of weights that a guess reads, as bf16. */
 double model_draft_weight_bytes(const struct model_config *cfg);
-/* The same of a head, all of its places included. */
+/* As model_draft_weight_bytes, of a head with all of its places. */
 double head_draft_weight_bytes(const struct checkpoint *ck);
 
 /* struct model_draft_ops: */

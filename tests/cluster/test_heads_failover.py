@@ -99,7 +99,7 @@ class Heads(FaultTest):
         self.check_logs(world)
 
     def check_another_model(self, prompt):
-        """What the head has read of a text with features of one model is nothing with another's."""
+        """KV that the head has made of features of one model is not used with another's."""
         world = self.world
         world.target = write_other_target(os.path.join(world.folder, "other"))
         world.kill_rank(1)

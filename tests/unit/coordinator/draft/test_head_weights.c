@@ -8,8 +8,8 @@
 
 enum { VOCAB = 320 };
 
-/* The matrices of all places, fc, the layers, and lm_head with the rows that are scored, whoever has
- * it; not the embedding, of which a guess reads a row. */
+/* The matrices of all places, fc, the layers, and the rows of lm_head that are scored, its own or
+ * the target's; not the embedding, of which a guess reads a row. */
 START_TEST(weights_that_a_guess_reads_are_counted)
 {
     struct error err;

@@ -164,7 +164,7 @@ START_TEST(pass_is_timed_by_its_tokens_and_masks)
 END_TEST
 
 /* A head makes each guess in a pass of its own, but its first pass reads with the target's features
- * what it has read as guesses: that is no text that it has missed, and teaches what a pass costs. */
+ * what it has read as guesses: this is no text that it has missed, and teaches what passes cost. */
 START_TEST(a_head_reads_again_what_stayed)
 {
     struct planner *p = planner_of(false, 0.9);
