@@ -155,9 +155,10 @@ struct drafter {
     int n_vocab; /* ids from there on do not exist for the target (drafter_set_vocabulary) */
     /* ---- of a draft model, set by its open ---- */
     int n_choices; /* tokens that it chooses its guesses from */
-    /* One pass makes all guesses of a lane, a row each, and none of them knows the others.
-     * Otherwise each takes a pass, which knows those before it. */
+    /* One pass makes all guesses of a lane, a row each, and none of its rows has read the others'
+     * guesses. Otherwise each takes a pass, which knows those before it. */
     bool is_parallel;
+    int lane_rows; /* rows that its pass has for each lane besides: those of a block */
     int k_max; /* guesses of a chain that it can make; 0: as many as are wanted */
     int limit; /* positions that it can see: no guess is at or after it; INT_MAX: all */
     /* Its KV blocks; NULL: it has none. */

@@ -121,12 +121,15 @@ int model_draft_start(struct model_draft *d, const struct tokenizer *tok, struct
         TRY(open_blocks(d, n_kv_blocks, err));
         d->base.pool = &d->pool;
         d->base.limit = n_kv_blocks * KV_BLOCK_TOKENS + d->shift;
+        if (d->block.size > 0) d->base.limit += 1 - d->block.size; /* all of a block has KV */
     }
     /* Published heads were trained on short texts, and their config says so; they go on after. */
     if (!d->inputs) d->base.limit = least(cfg->max_positions, d->base.limit);
     TRY(mem_array(&d->feedings, (size_t)options->n_sequences, sizeof *d->feedings, err));
     TRY(mem_array(&d->passing, (size_t)options->n_sequences, sizeof *d->passing, err));
     TRY(mem_array(&d->forward, (size_t)options->n_sequences, sizeof *d->forward, err));
+    TRY(mem_array(&d->draws, (size_t)options->n_sequences, sizeof *d->draws, err));
+    TRY(model_draft_open_block_tokens(d, err));
     size_t n_best = (size_t)(options->support > FOLLOW_BEST ? options->support : FOLLOW_BEST);
     TRY(mem_array(&d->best, n_best + 1, sizeof *d->best, err));
     TRY(mem_array(&d->scratch, n_best + 1, sizeof *d->scratch, err));
@@ -198,6 +201,8 @@ void model_draft_close(struct drafter *drafter)
     free(d->feedings);
     free(d->passing);
     free(d->forward);
+    free(d->draws);
+    free(d->block_tokens);
     block_pool_close(&d->pool);
     free(d->head_ids);
     free(d->scratch);
@@ -255,7 +260,7 @@ void model_draft_set_vocabulary(struct drafter *drafter, int n_vocab)
 static void begin_content(const struct model_draft *d, const struct sequence *seq,
                           struct block_table *table)
 {
-    if (d->shift && table->n_known == 0) table->serial = UINT64_MAX - (uint32_t)seq->tokens[0];
+    if (d->first_key && table->n_known == 0) table->serial = UINT64_MAX - (uint32_t)seq->tokens[0];
 }
 
 void model_draft_begin(struct drafter *drafter, struct sequence *seq)
@@ -267,7 +272,8 @@ void model_draft_begin(struct drafter *drafter, struct sequence *seq)
         table->n_known < table->n || seq->n_draft_kv != (n_held > 0 ? n_held + d->shift : 0);
     if (has_own) return;
     begin_content(d, seq, table);
-    int n = prefix_cache_take(table, &d->pool, seq->tokens + d->shift, seq->n_tokens - d->shift);
+    int n = prefix_cache_take(table, &d->pool, seq->tokens + d->first_key,
+                              seq->n_tokens - d->first_key);
     seq->n_draft_kv = n > 0 ? n + d->shift : 0;
 }
 
@@ -275,7 +281,10 @@ int model_draft_reserve(struct drafter *drafter, struct sequence *seq, int n_pos
                         struct error *err)
 {
     struct model_draft *d = model_draft(drafter);
-    return block_table_reach(&d->tables[seq->slot], &d->pool, n_positions - d->shift, err);
+    int n = n_positions - d->shift;
+    bool guesses = n_positions > seq->n_tokens;
+    if (d->block.size > 0 && guesses) n = model_draft_block_end(d, seq->n_tokens);
+    return block_table_reach(&d->tables[seq->slot], &d->pool, n, err);
 }
 
 void model_draft_commit(struct drafter *drafter, struct sequence *seq)
@@ -283,18 +292,20 @@ void model_draft_commit(struct drafter *drafter, struct sequence *seq)
     struct model_draft *d = model_draft(drafter);
     struct block_table *table = &d->tables[seq->slot];
     begin_content(d, seq, table);
-    prefix_cache_publish(table, &d->pool, seq->tokens + d->shift, seq->n_draft_kv - d->shift);
+    prefix_cache_publish(table, &d->pool, seq->tokens + d->first_key, seq->n_draft_kv - d->shift);
     /* The last token may be read once more, for its row. */
     block_table_give_up(table, &d->pool, seq->n_draft_kv - d->shift - 1);
 }
 
 /* ---- reading ---- */
 
-/* Places a feeding into a step: all of it, or a part if more than `left` tokens are wanted. Returns
+/* Places a feeding into a step, as lane `number`: all of it, or a part if more than `left` tokens are wanted. Returns
  * its tokens; 0: none. *is_whole: it is all. */
-static int place_feeding(const struct model_draft *d, const struct feeding *f, int left,
-                         struct forward_lane *lane, bool *is_whole)
+static int place_feeding(struct model_draft *d, const struct feeding *f, int left, int number,
+                         bool *is_whole)
 {
+    struct forward_lane *lane = &d->forward[number];
+    if (d->block.size > 0) return model_draft_place_block(d, number, f, left, is_whole);
     if (d->n_places) {
         *lane = (struct forward_lane){.n_tokens = f->n_rows};
         *is_whole = lane->n_tokens <= left;
@@ -315,6 +326,13 @@ static int place_feeding(const struct model_draft *d, const struct feeding *f, i
     return lane->n_tokens;
 }
 
+/* The token of a lane whose row is number r of its feeding's. */
+static int index_of_row(const struct model_draft *d, const struct feeding *f, int n_tokens, int r)
+{
+    if (d->block.size > 0) return head_block_row(&d->block, r);
+    return f->grower ? model_draft_growth_row(f->grower, f, r) : n_tokens - f->n_rows + r;
+}
+
 int model_draft_step(struct model_draft *d, const struct feeding *feedings, int n, int *n_done,
                      struct error *err)
 {
@@ -322,13 +340,11 @@ int model_draft_step(struct model_draft *d, const struct feeding *feedings, int 
     *n_done = 0;
     for (bool is_whole = true; is_whole && n_lanes < n;) {
         const struct feeding *f = &feedings[n_lanes];
-        int n_tokens = place_feeding(d, f, left, &d->forward[n_lanes], &is_whole);
+        int n_tokens = place_feeding(d, f, left, n_lanes, &is_whole);
         if (n_tokens <= 0 || n_rows + f->n_rows > d->n_rows_max) break;
         if (d->inputs) model_draft_place_features(d, n_lanes, f, &d->forward[n_lanes]);
         for (int r = 0; r < (is_whole ? f->n_rows : 0); r++) {
-            int index =
-                f->grower ? model_draft_growth_row(f->grower, f, r) : n_tokens - f->n_rows + r;
-            d->rows[n_rows++] = (struct forward_row){n_lanes, index};
+            d->rows[n_rows++] = (struct forward_row){n_lanes, index_of_row(d, f, n_tokens, r)};
         }
         n_lanes++;
         *n_done += is_whole ? 1 : 0;
@@ -346,7 +362,9 @@ int model_draft_step(struct model_draft *d, const struct feeding *feedings, int 
         row += feedings[i].n_rows;
     }
     for (int i = 0; i < n_lanes && !d->n_places; i++) {
-        int read = d->forward[i].position + d->forward[i].n_tokens + d->shift;
+        const struct forward_lane *lane = &d->forward[i];
+        int n_read = d->block.size > 0 ? d->inputs->features[i].n_target : lane->n_tokens;
+        int read = lane->position + n_read + d->shift;
         feedings[i].seq->n_draft_kv = feedings[i].grower ? feedings[i].end : read;
     }
 out:
@@ -375,8 +393,9 @@ out:
 int model_draft_plan_feeding(struct model_draft *d, struct feeding *feeding, struct sequence *seq,
                              int position, struct error *err)
 {
-    if (seq->n_draft_kv >= position) seq->n_draft_kv = position - 1;
     *feeding = (struct feeding){.seq = seq, .end = position, .n_rows = 1};
+    if (d->block.size > 0) return model_draft_plan_block(d, feeding, position, err);
+    if (seq->n_draft_kv >= position) seq->n_draft_kv = position - 1;
     if (d->n_places) return 0;
     return block_table_reach(&d->tables[seq->slot], &d->pool, position - d->shift, err);
 }

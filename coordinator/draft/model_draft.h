@@ -6,6 +6,7 @@
 #include "coordinator/draft/options.h"
 #include "coordinator/kv/prefix_cache.h"
 #include "coordinator/sequence/sequence.h"
+#include "model/checkpoint/config/head_block.h"
 #include "model/model.h"
 #include "speculation/accept/tree_follow.h"
 
@@ -29,7 +30,9 @@ struct model_draft {
      * weights are used, also by others (`like`). Otherwise NULL. */
     struct model *lender;
     struct checkpoint *lender_checkpoint;
-    int shift; /* tokens of a text that have no row: 1 of a head, otherwise 0 */
+    int shift;     /* tokens of a text that have no row: 1 of a head, otherwise 0 */
+    int first_key; /* the token by which the first row's KV is found: 1 where rows read tokens that
+                      are `shift` later, otherwise 0 */
     struct backend *backend;
     struct model *model;
     struct block_pool pool;
@@ -39,6 +42,8 @@ struct model_draft {
     int32_t mask_token;            /* of a parallel draft; -1: it reads no masks */
     const uint16_t *mask_features; /* that masks are read with; NULL: they have none */
     int n_places; /* of a head that guesses them from one feature and has no KV; otherwise 0 */
+    struct head_block block;      /* of a block drafter; otherwise its size is 0 */
+    int32_t *block_tokens;        /* [n_sequences][block.size] of a step's lanes */
     struct feeding *feedings;     /* [n_sequences] of the pass that is running */
     struct draft_lane **passing;  /* [n_sequences] its lanes */
     struct forward_lane *forward; /* [n_sequences] and the step of it */
@@ -48,6 +53,7 @@ struct model_draft {
     struct select_item *best, *scratch; /* [support], at least FOLLOW_BEST, and one more */
     float *logits;                      /* [support] of q's tokens, for coupled rules */
     struct draft_grower *growers;       /* [n_sequences] of the lanes of a call of propose */
+    struct place_draw *draws;           /* [n_sequences] of the lanes of a pass that guesses all */
 };
 
 _Static_assert(FOLLOW_BEST >= 1 + SIBLINGS_MAX, "all children of a guess are among them");
@@ -66,6 +72,13 @@ struct feeding {
     bool has_chain_row;
     struct draft_grower *follows; /* of a lane whose guesses follow q; NULL: they do not */
     struct draft_grower *beside;  /* the lane's, whatever it guesses */
+};
+
+/* A lane of a pass that makes all its guesses: the place that is drawn next. */
+struct place_draw {
+    int first;      /* the place of its first row */
+    int place, row; /* -1: there are no more; the row of the step that is the place's */
+    struct feeding part;
 };
 
 /* Candidates of guesses: a row of logits. */
@@ -241,6 +254,9 @@ void model_draft_stop_growth(struct draft_grower *grower);
 /* Finds out whether the model is a parallel draft. Errors: ERR_FORMAT its mask cannot be one. */
 int model_draft_open_parallel(struct model_draft *d, struct error *err);
 
+/* Places that the lane's guesses are for. */
+int model_draft_count_places(const struct draft_lane *lane);
+
 /* Adds masks to the feedings of a pass, for all guesses that their lanes want; returns how many. */
 int model_draft_add_masks(struct model_draft *d, int n_feedings);
 
@@ -250,6 +266,35 @@ int model_draft_add_masks(struct model_draft *d, int n_feedings);
  * one of the chain. */
 int model_draft_next_place(struct model_draft *d, const struct feeding *feeding, int first,
                            struct feeding *part);
+
+/* ---- model_draft_block.c ---- */
+
+/* Takes over that the head is a block drafter. */
+void model_draft_open_block(struct model_draft *d, const struct head_block *block, int mask_token);
+/* Once n_sequences is known. Errors: ERR_NO_MEMORY. */
+int model_draft_open_block_tokens(struct model_draft *d, struct error *err);
+
+/* Positions of the KV that a lane of n_tokens committed tokens needs so that a block may follow. */
+int model_draft_block_end(const struct model_draft *d, int n_tokens);
+
+/* As model_draft_plan_feeding: what has not been read of the context is read, and then the block,
+ * whose rows model_draft_add_block asks for. */
+int model_draft_plan_block(struct model_draft *d, struct feeding *feeding, int position,
+                           struct error *err);
+/* Adds the rows of all guesses that the lane wants; returns how many tokens the block has, and the
+ * rows beyond the first one. */
+int model_draft_add_block(struct model_draft *d, struct feeding *feeding);
+
+/* Places a feeding into a step as lane number `lane`, with its features: all of it, or a part of
+ * its context if more than `left` tokens are wanted. Returns the tokens of both; 0: there are none.
+ * *is_whole: it is all. */
+int model_draft_place_block(struct model_draft *d, int lane, const struct feeding *feeding,
+                            int left, bool *is_whole);
+
+/* Adds the chain to the rows of the places that are drawn next. A place whose place before has no
+ * guess of the draft's chain is drawn without it. Errors: ERR_UNAVAILABLE. */
+int model_draft_chain_places(struct model_draft *d, const struct place_draw *draws, int n,
+                             struct error *err);
 
 /* ---- model_draft_follow.c ---- */
 

@@ -24,7 +24,8 @@ bool model_draft_has_features(const struct model_draft *d, const struct feeding 
     if (!d->inputs) return true;
     if (d->n_places)
         return base > 1 && draft_inputs_have(d->inputs, feeding->seq->slot, base - 2, base - 1);
-    if (begin >= feeding->end) return false;
+    if (d->block.size > 0 && base < 2) return false;
+    if (d->block.size == 0 && begin >= feeding->end) return false;
     return draft_inputs_have(d->inputs, feeding->seq->slot, begin - 1,
                              least(feeding->end, base) - 1);
 }
@@ -100,6 +101,7 @@ void model_draft_place_features(struct model_draft *d, int lane, const struct fe
                                 const struct forward_lane *forward)
 {
     struct forward_features *out = &d->inputs->features[lane];
+    if (d->block.size > 0) return; /* they have been placed */
     if (d->n_places) {
         int last = feeding->lane->draft->base - 2;
         const uint16_t *row = draft_inputs_rows(d->inputs, feeding->seq->slot, last);

@@ -123,26 +123,50 @@ static int guess_from_rows(struct model_draft *d, const struct feeding *feeding,
     return rc;
 }
 
-/* The lane's guesses from the rows of a pass that makes all of them. */
-static int guess_places(struct model_draft *d, const struct feeding *feeding, int row,
-                        struct arena *arena, struct error *err)
+/* Draws the guesses of the lane's next place. */
+static int guess_place(struct model_draft *d, const struct place_draw *draw, struct arena *arena,
+                       struct error *err)
 {
-    struct guess_tree *draft = feeding->lane->draft;
-    int first = draft->n_chain, place, rc = 0;
-    struct feeding part;
-    feeding->seq->n_draft_kv = draft->base;
-    while (!rc && (place = model_draft_next_place(d, feeding, first, &part)) >= 0) {
-        int at = row + place - first;
-        if (part.grower) rc = model_draft_draw_growth(d, &part, at, arena, err);
-        if (!rc && part.has_chain_row) rc = guess_once(d, &part, at, 0, arena, err);
+    const struct feeding *part = &draw->part;
+    int rc = part->grower ? model_draft_draw_growth(d, part, draw->row, arena, err) : 0;
+    return rc || !part->has_chain_row ? rc : guess_once(d, part, draw->row, 0, arena, err);
+}
+
+/* The guesses of n lanes from the rows of a pass that makes all of them, those of the first lane
+ * before those of the next one: a place of each lane at a time. */
+static void guess_places(struct model_draft *d, const struct feeding *feedings, int n,
+                         struct arena *arena)
+{
+    struct place_draw *draws = d->draws;
+    struct error err;
+    int n_left = n;
+    for (int f = 0; f < n; f++) {
+        draws[f] = (struct place_draw){.first = feedings[f].lane->draft->n_chain};
+        feedings[f].lane->err.code = 0;
+        feedings[f].seq->n_draft_kv = feedings[f].lane->draft->base;
     }
-    return rc;
+    while (n_left > 0) {
+        n_left = 0;
+        for (int f = 0, row = 0; f < n; row += feedings[f++].n_rows) {
+            struct place_draw *draw = &draws[f];
+            if (draw->place < 0) continue;
+            draw->place = model_draft_next_place(d, &feedings[f], draw->first, &draw->part);
+            draw->row = row + draw->place - draw->first;
+            n_left += draw->place >= 0 ? 1 : 0;
+        }
+        bool is_lost = model_draft_chain_places(d, draws, n, &err);
+        for (int f = 0; f < n; f++) {
+            struct draft_lane *lane = feedings[f].lane;
+            if (draws[f].place < 0) continue;
+            if (is_lost) lane->err = err;
+            if (is_lost || guess_place(d, &draws[f], arena, &lane->err)) draws[f].place = -1;
+        }
+    }
 }
 
 static int guess_from_feeding(struct model_draft *d, const struct feeding *feeding, int row,
                               struct arena *arena, struct error *err)
 {
-    if (d->base.is_parallel) return guess_places(d, feeding, row, arena, err);
     if (!feeding->grower) return guess_from_rows(d, feeding, row, arena, err);
     int rc = model_draft_draw_growth(d, feeding, row, arena, err);
     if (rc || !feeding->has_chain_row) return rc;
@@ -157,6 +181,10 @@ static void run_pass(struct model_draft *d, const struct feeding *feedings, int 
     for (int i = 0, n_done = 0; i < n; i += n_done) {
         int rc = model_draft_step(d, feedings + i, n - i, &n_done, &err);
         if (rc) n_done = n - i;
+        if (!rc && d->base.is_parallel) {
+            guess_places(d, feedings + i, n_done, arena);
+            continue;
+        }
         for (int f = i, row = 0; f < i + n_done; row += feedings[f++].n_rows) {
             struct draft_lane *lane = feedings[f].lane;
             if (rc) {

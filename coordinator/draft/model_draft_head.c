@@ -2,8 +2,9 @@
  * (coordinator/draft/model_draft_inputs.h). Its first pass of a round reads the committed tokens
  * with the features that the target's last steps have shown; each later one reads a guess with its
  * own output in place of them (EAGLE, Li et al. 2024, arXiv 2401.15077). P-EAGLE reads masks in the
- * first pass instead (model_draft_parallel.c), and heads of places (Medusa, blockwise) read nothing
- * and have no KV. Block drafters are refused. All else is as in model_draft.c. */
+ * first pass instead (model_draft_parallel.c), block drafters a block after the features
+ * (model_draft_block.c), and heads of places (Medusa, blockwise) read nothing and have no KV. All
+ * else is as in model_draft.c. */
 #include <assert.h>
 #include <string.h>
 
@@ -62,12 +63,6 @@ static int open_checkpoints(struct model_draft *d, struct error *err)
     TRY(checkpoint_open(&d->target, options->target, err));
     TRY(open_head(&d->checkpoint, folder, d->target, err));
     TRY(checkpoint_demand_target(d->checkpoint, err));
-    if (checkpoint_head(d->checkpoint)->block.size > 0) {
-        rc = error_set(err, ERR_UNSUPPORTED,
-                       "%s is of %s, whose blocks cannot be drafted yet: name another head "
-                       "with --head, or a draft model with --draft",
-                       folder, head_format_name(checkpoint_head(d->checkpoint)));
-    }
 out:
     return rc;
 }
@@ -96,7 +91,9 @@ static int open_inputs(struct model_draft *d, struct error *err)
     TRY(head_readings(checkpoint_head(d->checkpoint), checkpoint_config(d->target)->n_layers,
                       readings, &n, err));
     TRY(set_inputs(d, &readings[0], err));
-    d->shift = d->base.kv_shift = 1;
+    d->shift = 1;
+    d->first_key = checkpoint_head(d->checkpoint)->block.size > 0 ? 0 : 1;
+    d->base.kv_shift = d->first_key;
     d->base.head_folder = folder_of(&d->options);
     d->base.head_format = head_format_name(checkpoint_head(d->checkpoint));
 out:
@@ -135,7 +132,7 @@ static int head_draft_open(struct drafter **drafter, const struct drafter_option
     TRY(model_draft_new(&d, options, err));
     TRY(open_files(d, err));
     TRY(model_draft_start(d, tok, err));
-    TRY(model_keep_output(d->model, err));
+    if (d->block.size == 0) TRY(model_keep_output(d->model, err));
     *drafter = &d->base;
     d = NULL;
 out:
@@ -255,13 +252,15 @@ out:
 
 /* ---- features ---- */
 
-/* A head with masks reads features of theirs, which nobody projects, among the others. */
+/* A head with masks reads features of theirs, which nobody projects, among the others, and a block
+ * drafter applies its fc itself. */
 static void head_draft_set_projection(struct drafter *drafter, const struct projection_key *held)
 {
     struct model_draft *d = model_draft(drafter);
     const struct projection_key none = {0};
     struct feature_wish wish;
-    head_wish(&wish, d->model, &d->inputs->reading, d->mask_features ? &none : held);
+    bool projects = !d->mask_features && d->block.size == 0;
+    head_wish(&wish, d->model, &d->inputs->reading, projects ? held : &none);
     draft_inputs_set_wish(d->inputs, &wish);
 }
 

@@ -25,6 +25,10 @@ int model_draft_open_parallel(struct model_draft *d, struct error *err)
     const struct head_config *head = checkpoint_head(d->checkpoint);
     const char *key = "mask_token_id";
     d->mask_features = head ? checkpoint_head_mask(d->checkpoint) : NULL;
+    if (head && head->block.size > 0) {
+        model_draft_open_block(d, &head->block, head->mask_token_id);
+        return 0;
+    }
     if (head) {
         d->mask_token = d->mask_features ? head->mask_token_id : -1;
         d->n_places = d->base.k_max = head->places.n;
@@ -49,8 +53,7 @@ int model_draft_open_parallel(struct model_draft *d, struct error *err)
     return 0;
 }
 
-/* Places that the lane's guesses are for. */
-static int count_places(const struct draft_lane *lane)
+int model_draft_count_places(const struct draft_lane *lane)
 {
     int n = lane->k;
     for (int i = 0; lane->plan && i < lane->plan->n; i++) {
@@ -69,7 +72,7 @@ static int add_masks(struct model_draft *d, struct feeding *feeding)
     struct sequence *seq = lane->seq;
     struct block_table *table = &d->tables[seq->slot];
     struct error err;
-    int n_wanted[] = {count_places(lane), lane->k}, n = 0;
+    int n_wanted[] = {model_draft_count_places(lane), lane->k}, n = 0;
     for (int i = 0; i < 2 && n <= 0; i++) {
         n = least(n_wanted[i] - lane->draft->n_chain, d->n_rows_max) - 1;
         if (n > 0 && block_table_reach(table, &d->pool, feeding->end + n - d->shift, &err)) n = 0;
@@ -94,7 +97,7 @@ static int add_masks(struct model_draft *d, struct feeding *feeding)
 /* Rows of a head of places, which reads neither tokens nor masks for them. */
 static int add_places(const struct model_draft *d, struct feeding *feeding)
 {
-    int n = least(least(count_places(feeding->lane), d->n_places), d->n_rows_max) - 1;
+    int n = least(least(model_draft_count_places(feeding->lane), d->n_places), d->n_rows_max) - 1;
     feeding->n_rows += n;
     return n;
 }
@@ -103,7 +106,10 @@ int model_draft_add_masks(struct model_draft *d, int n_feedings)
 {
     int n = 0;
     for (int i = 0; i < n_feedings; i++) {
-        n += d->n_places ? add_places(d, &d->feedings[i]) : add_masks(d, &d->feedings[i]);
+        struct feeding *feeding = &d->feedings[i];
+        n += d->block.size > 0 ? model_draft_add_block(d, feeding)
+             : d->n_places     ? add_places(d, feeding)
+                               : add_masks(d, feeding);
     }
     return n;
 }

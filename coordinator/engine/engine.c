@@ -129,6 +129,7 @@ static bool adopt_planner(struct engine *e, const struct target_description *d)
     const struct drafter *model = e->head ? e->head : e->options.drafters->model;
     if (!is_same) {
         e->planner = (struct planner){.is_parallel = model && model->is_parallel,
+                                      .lane_rows = model ? model->lane_rows : 0,
                                       .rereads = model && model->features};
     }
     if (!is_same) memset(e->watches, 0, sizeof e->watches);

@@ -29,7 +29,7 @@ void planner_refresh(struct planner *p)
 
 double planner_catch_up_us(const struct planner *p, int n_missed)
 {
-    double one = planner_curve_at(&p->draft, 1);
+    double one = planner_curve_at(&p->draft, 1 + p->lane_rows);
     if (p->draft.largest == 0) one = first_draft_ratio * planner_curve_at(&p->step, 1);
     one = p->read.n ? p->read.us : one / READ_SPEED;
     int more = n_missed - planner_caught_up(p);
@@ -45,7 +45,7 @@ double planner_pass_us(const struct planner *p, double rows)
 
 double planner_guesses_us(const struct planner *p, int n_lanes, int k)
 {
-    if (p->is_parallel) return planner_curve_at(&p->draft, n_lanes * k);
+    if (p->is_parallel) return planner_curve_at(&p->draft, n_lanes * (p->lane_rows + k));
     return k * planner_curve_at(&p->draft, n_lanes);
 }
 

@@ -264,7 +264,7 @@ void planner_calibrate_step(struct planner *p, int n_rows, double us)
 
 void planner_calibrate_draft(struct planner *p, int n_lanes, double us)
 {
-    calibrate(p, &p->draft, n_lanes, us);
+    calibrate(p, &p->draft, n_lanes * (1 + p->lane_rows), us);
 }
 
 static void curve_get(const struct planner_curve *c, struct planner_point *points)
@@ -350,7 +350,7 @@ static float newest_us(const struct planner_curve *c, int rows, float *slope_us)
 static float guess_us(const struct planner *p)
 {
     int n = p->is_parallel ? TYPICAL_K : 1;
-    return newest_us(&p->draft, n, NULL) / (float)n;
+    return newest_us(&p->draft, n + p->lane_rows, NULL) / (float)n;
 }
 
 struct estimates planner_estimates(const struct planner *p, const struct planner_sequence *seq)

@@ -42,6 +42,8 @@ struct planner {
     /* The draft reads guesses that stayed once more, as a head does with the target's features. Set
      * when the rest is zeroed. */
     bool rereads;
+    int lane_rows; /* rows that such a pass has for each lane besides those of its guesses. Set with
+                      is_parallel */
     struct planner_curve draft, step, rest; /* a pass of the draft; t_v; what is left of a round */
     struct planner_time read;               /* a token of a long text that the draft reads */
     struct planner_counts counts;

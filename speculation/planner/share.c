@@ -136,7 +136,8 @@ static struct choice stay_near(struct planner_sum sum, struct planner_order *ord
         const struct planner_pair *pair = planner_order_at(order, i);
         if (pair->position >= best->depth) continue;
         bool is_first = planner_pass_of(sum.p, pair->position) == 0 && pair->rank == 0;
-        n_fed += is_first && !order->lanes[pair->lane].offer ? 1 : 0;
+        int rows = pair->position == 0 ? 1 + sum.p->lane_rows : 1;
+        n_fed += is_first && !order->lanes[pair->lane].offer ? rows : 0;
         if (n_fed > sum.base->near_fed || sum.n_guesses == sum.base->near_pairs) break;
         planner_sum_add(&sum, &order->lanes[pair->lane], pair);
     }
@@ -217,7 +218,7 @@ static bool probe_around(struct planner *p, const struct planner_sum *plain,
 static int probe_lane(const struct planner *p, const struct planner_sum *plain,
                       const struct planner_lane *lanes, int n_lanes)
 {
-    double pass_us = planner_curve_at(&p->draft, 1), best = 0;
+    double pass_us = planner_curve_at(&p->draft, 1 + p->lane_rows), best = 0;
     double us = planner_step_us(p, plain->base, PROBE_K) - planner_step_us(p, plain->base, 0) +
                 PROBE_K * pass_us;
     int found = -1;

@@ -24,7 +24,8 @@ static void add_other_passes(const struct planner *p, const struct planner_load 
                              int passes[DRAFT_MAX])
 {
     for (int i = 0; i < DRAFT_MAX; i++) {
-        passes[planner_pass_of(p, i)] += load->n_guessing[i];
+        int rows = i == 0 ? 1 + p->lane_rows : 1;
+        passes[planner_pass_of(p, i)] += load->n_guessing[i] * rows;
     }
 }
 
@@ -94,6 +95,7 @@ static double widen(struct planner_sum *sum, int pass, double rows)
 static double add_pass(struct planner_sum *sum, const struct planner_lane *lane, int position)
 {
     int rows = position == 0 ? most(least(lane->n_missed, planner_caught_up(sum->p)), 1) : 1;
+    if (position == 0) rows += sum->p->lane_rows;
     double staged = (double)lane->staged[position];
     if (staged <= 0) return widen(sum, planner_pass_of(sum->p, position), rows);
     double us = widen(sum, 0, 1) + widen(sum, position, 1 - staged);

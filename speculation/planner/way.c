@@ -6,17 +6,17 @@
 /* Chance: a guess that is committed more seldom is never made. */
 static const double least_survival = 0.01;
 
-/* Time that one more lane adds to a pass of the draft for all others. */
+/* Time that one more row adds to a pass of the draft for all others, where a lane joins it. */
 static double draft_pass_us(const struct planner *p, const struct planner_base *base)
 {
     const struct planner_curve *draft = &p->draft;
-    int n = base->n_lanes - base->n_waiting;
-    return planner_curve_at(draft, n) - planner_curve_at(draft, n - 1);
+    int of_lane = 1 + p->lane_rows, n = (base->n_lanes - base->n_waiting) * of_lane;
+    return (planner_curve_at(draft, n) - planner_curve_at(draft, n - of_lane)) / of_lane;
 }
 
 /* A lane that alone makes guesses, as far as they are added. */
 struct alone {
-    double tokens, passes; /* expected */
+    double tokens, passes; /* expected; passes, or rows of one that makes all guesses */
     int n_chain, n_nodes;
 };
 
@@ -24,7 +24,7 @@ struct alone {
 struct alone_costs {
     const struct planner *p;
     const struct planner_base *base;
-    double pass_us, missed_us; /* of a pass, and for each token */
+    double pass_us, missed_us; /* of such a pass or row, and for each token */
     double plain_us;
     int n_most; /* nodes */
 };
@@ -54,6 +54,7 @@ static double find_chain(struct planner *p, const struct alone_costs *costs,
         double before = survival;
         survival *= (double)planner_chain_next(&chain);
         a.tokens += survival;
+        if (a.n_chain == 0 && !lane->offer) a.passes += p->lane_rows;
         a.passes += lane->offer ? 0 : 1 - (double)lane->staged[a.n_chain];
         left[a.n_chain++] = before - survival;
         a.n_nodes++;
