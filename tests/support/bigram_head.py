@@ -34,7 +34,7 @@ LAYER_SCALE = 4.0  # of the last token beside the features
 LOGIT_SCALE = 1.2
 
 
-def _embedding():
+def token_rows():
     """The target's rows, each of length 1, without what they have in common."""
     _, (n, dim), data = read_tensors(os.path.join(TARGET, "model.safetensors"))[
         "model.embed_tokens.weight"]
@@ -50,7 +50,7 @@ def _embedding():
     return [[x - m for x, m in zip(row, mean)] for row in rows]
 
 
-def _followers():
+def followers():
     """{token: {the token after it: share}} of the plain texts."""
     with open(PATH, encoding="ascii") as file:
         texts = json.load(file)["texts"]
@@ -64,22 +64,22 @@ def _followers():
             for token, c in counts.items()}
 
 
-def _logits(ids):
-    """Row b of lm_head: the rows of the tokens that b came after."""
-    embedding, rows = _embedding(), {id: [0.0] * DIM for id in ids}
-    for token, after in _followers().items():
+def follower_rows(ids, scale=LOGIT_SCALE):
+    """Row b of lm_head: the rows of the tokens that b came after, one row after the other."""
+    embedding, rows = token_rows(), {id: [0.0] * DIM for id in ids}
+    for token, after in followers().items():
         for id, share in after.items():
             row = rows[id]
             for i, x in enumerate(embedding[token]):
-                row[i] += LOGIT_SCALE * share * x
+                row[i] += scale * share * x
     return [x for id in ids for x in rows[id]]
 
 
-def _noise(generator, n, deviation):
+def noise(generator, n, deviation):
     return bf16([generator.gauss(0.0, deviation) for _ in range(n)])
 
 
-def _unit(columns, scale=1.0):
+def unit(columns, scale=1.0):
     """[DIM][columns]: the first elements as they are, times scale."""
     return bf16([scale * (i == j) for i in range(DIM) for j in range(columns)])
 
@@ -87,31 +87,31 @@ def _unit(columns, scale=1.0):
 def write_bigram_head(folder, seed=SEED, **config):
     """Fills a new folder and returns it. config: keys of config.json that differ."""
     generator = random.Random(seed)
-    ids = sorted({id for after in _followers().values() for id in after})
+    ids = sorted({id for after in followers().values() for id in after})
     n, layer = len(ids), "midlayer."
     ones, nothing = bf16([1.0] * DIM), bf16([0.0] * DIM)
     towards = ("BF16", [DIM], bf16([TOWARDS] * DIM))
     tensors = {
-        "fc.weight": ("BF16", [DIM, 3 * DIM], _noise(generator, 3 * DIM * DIM, 0.05)),
+        "fc.weight": ("BF16", [DIM, 3 * DIM], noise(generator, 3 * DIM * DIM, 0.05)),
         layer + "input_layernorm.weight": ("BF16", [DIM], ones),
         layer + "hidden_norm.weight": ("BF16", [DIM], ones),
         layer + "self_attn.q_proj.weight": ("BF16", [DIM, 2 * DIM], bytes(4 * DIM * DIM)),
         layer + "self_attn.q_proj.bias": towards,
         layer + "self_attn.k_proj.weight": ("BF16", [DIM, 2 * DIM], bytes(4 * DIM * DIM)),
         layer + "self_attn.k_proj.bias": towards,
-        layer + "self_attn.v_proj.weight": ("BF16", [DIM, 2 * DIM], _unit(2 * DIM)),
+        layer + "self_attn.v_proj.weight": ("BF16", [DIM, 2 * DIM], unit(2 * DIM)),
         layer + "self_attn.v_proj.bias": ("BF16", [DIM], nothing),
-        layer + "self_attn.o_proj.weight": ("BF16", [DIM, DIM], _unit(DIM, LAYER_SCALE)),
+        layer + "self_attn.o_proj.weight": ("BF16", [DIM, DIM], unit(DIM, LAYER_SCALE)),
         layer + "self_attn.o_proj.bias": ("BF16", [DIM], nothing),
         layer + "post_attention_layernorm.weight": ("BF16", [DIM], ones),
         layer + "mlp.gate_proj.weight": ("BF16", [HIDDEN, DIM],
-                                         _noise(generator, HIDDEN * DIM, 0.05)),
+                                         noise(generator, HIDDEN * DIM, 0.05)),
         layer + "mlp.up_proj.weight": ("BF16", [HIDDEN, DIM],
-                                       _noise(generator, HIDDEN * DIM, 0.05)),
+                                       noise(generator, HIDDEN * DIM, 0.05)),
         layer + "mlp.down_proj.weight": ("BF16", [DIM, HIDDEN],
-                                         _noise(generator, HIDDEN * DIM, 0.05)),
+                                         noise(generator, HIDDEN * DIM, 0.05)),
         "norm.weight": ("BF16", [DIM], ones),
-        "lm_head.weight": ("BF16", [n, DIM], bf16(_logits(ids))),
+        "lm_head.weight": ("BF16", [n, DIM], bf16(follower_rows(ids))),
         "d2t": ("I64", [n], array.array("q", [id - i for i, id in enumerate(ids)]).tobytes()),
     }
     os.makedirs(folder)
