@@ -42,9 +42,8 @@ struct head_proof_text {
     const uint16_t *features;
 };
 
-/* Errors: those of checkpoint_open_head, head_readings and model_open;
- * ERR_UNSUPPORTED a block drafter; ERR_ARGUMENT the reading
- * that is given does not fit. */
+/* Errors: those of checkpoint_open_head, head_readings and model_open; ERR_ARGUMENT the reading that
+ * is given does not fit. */
 int head_proof_open(struct head_proof **proof, const struct head_proof_options *options,
                     struct error *err);
 void head_proof_close(struct head_proof *proof);
@@ -64,6 +63,6 @@ int head_proof_next(struct head_proof *proof, bool *is_done, struct error *err);
 /* The trials; complete when head_proof_next has said so. */
 const struct head_table *head_proof_table(const struct head_proof *proof);
 /* Measures a pass of n_rows, 1 .. HEAD_PROOF_ROWS, on the first text, with the best ids of its
- * rows: the shortest of a few. Of a head of places the rows are places, and no more than it has.
- * The table must be complete. Errors: as head_proof_next. */
+ * rows: the shortest of a few. Of a head of places or a block drafter the rows are places, and no
+ * more than it has. The table must be complete. Errors: as head_proof_next. */
 int head_proof_time(struct head_proof *proof, int n_rows, double *us, struct error *err);

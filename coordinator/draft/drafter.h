@@ -159,8 +159,8 @@ struct drafter {
      * guesses. Otherwise each takes a pass, which knows those before it. */
     bool is_parallel;
     int lane_rows; /* rows that its pass has for each lane besides: those of a block */
-    int k_max; /* guesses of a chain that it can make; 0: as many as are wanted */
-    int limit; /* positions that it can see: no guess is at or after it; INT_MAX: all */
+    int k_max;     /* guesses of a chain that it can make; 0: as many as are wanted */
+    int limit;     /* positions that it can see: no guess is at or after it; INT_MAX: all */
     /* Its KV blocks; NULL: it has none. */
     const struct block_pool *pool;
     /* Kernels that its backend computes with, and why; NULL: it has no backend. */
