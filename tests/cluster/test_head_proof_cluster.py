@@ -12,6 +12,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+import block_head
 from cluster import SOURCE, TALES, Cluster, wait_until
 from eagle1 import write_head
 
@@ -74,6 +75,18 @@ class HeadProof(unittest.TestCase):
             self.assertGreater(guessed["counters"]["drafted"], 0)
             self.assertEqual(guessed["token_ids"], plain["token_ids"])
             self.assertNotIn("head_trial", cluster.coordinator.log())
+
+    def test_a_block_drafter_is_tried_and_guesses(self):
+        folder = block_head.write_dspark(os.path.join(self.head, "dspark"))
+        with serve(folder, "--pack-cache", "off") as cluster:
+            plain = generate(cluster, "0")
+            log = wait_proof(cluster)
+            self.assertIn("head_weak", log)
+            self.assertIn("one layer later 3 5 6: ", log)
+            guessed = generate(cluster, "4")
+            self.assertGreater(guessed["counters"]["drafted"], 0)
+            self.assertGreater(guessed["counters"]["accepted"], 0)
+            self.assertEqual(guessed["token_ids"], plain["token_ids"])
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+import block_head
 from cluster import SOURCE, TALES
 from eagle1 import write_head
 
@@ -70,6 +71,19 @@ class Heads(unittest.TestCase):
         self.assertGreater(predicted(found, draft)[0]["agreement"][0], 0.3)
         self.assertLess(predicted(found, head)[0]["agreement"][0], 0.3)
         self.assertGreater(draft["tokens_per_second"], head["tokens_per_second"])
+
+    def test_block_drafters_are_measured(self):
+        folder = block_head.write_dflash(os.path.join(self.folder.name, "dflash"))
+        done = heads(folder, "--target", TARGET, "--tokens", "256", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(done.stdout)
+        [one] = found["candidates"]
+        self.assertEqual(one["kind"], "DFlash")
+        taken = next(trial for trial in one["readings"] if trial["is_taken"])
+        self.assertEqual(taken["reading"], "as written")
+        self.assertEqual(len(taken["agreement"]), 5)
+        self.assertGreater(taken["agreement"][0], 0.04)
+        self.assertGreater(one["pass_ms"], 0)
 
     def test_the_table_says_what_is_wrong(self):
         done = heads(self.folder.name, "/nonexistent", "--target", TARGET, "--tokens", "64",

@@ -244,6 +244,39 @@ START_TEST(guesses_after_siblings_take_no_pass)
 }
 END_TEST
 
+/* The rows of a block are in the pass whatever a lane guesses: they are in the price of its first
+ * guess, in passes that others begin, and in what a calibration with one guess each has measured. */
+START_TEST(a_block_has_rows_for_each_lane)
+{
+    enum { BLOCK = 10, MISSED = 3 };
+    struct planner *p = planner_of(true, 0.9);
+    p->lane_rows = BLOCK;
+    for (int n = 1; n <= 2; n++) {
+        int k = planned_k(p, 0.9, n, MISSED);
+        ck_assert_int_gt(k, 1);
+        double us = step_us(n * (k + 1)) + REST_US + pass_us(n * (BLOCK + MISSED + k - 1));
+        ck_assert_double_eq_tol(planner_round_us(p, 0), us, 0.02 * us);
+        ck_assert_double_eq_tol(planner_guesses_us(p, n, 4), pass_us(n * (BLOCK + 4)), 1);
+    }
+    p = planner_of(true, 0);
+    p->lane_rows = BLOCK;
+    struct planner_sequence seq = sequence_of(0);
+    struct planner_lane lane = {.seq = &seq, .k_max = DRAFT_MAX, .n_missed = 1, .n_left = 1000};
+    const struct planner_load load = {
+        .n_rows = 10, .n_decoding = 2, .n_rows_max = 512, .n_guessing = {2, 2, 2, 2}};
+    planner_share(p, &lane, 1, &load);
+    ck_assert_int_eq(lane.tree.n, 0);
+    ck_assert_double_eq_tol(planner_round_us(p, 0),
+                            step_us(11) + REST_US + pass_us(2 * (BLOCK + 4)), 1);
+    struct planner_tables tables;
+    struct planner calibrated = {.is_parallel = true, .lane_rows = BLOCK};
+    planner_calibrate_draft(&calibrated, 3, 4000);
+    planner_tables_get(&calibrated, &tables);
+    ck_assert_int_eq(tables.draft[0].n > 0, 1);
+    ck_assert_double_eq_tol(tables.draft[0].rows, 3 * (BLOCK + 1), 1e-9);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("planner_parallel");
@@ -254,6 +287,7 @@ int main(void)
     tcase_add_test(tcase, a_head_reads_again_what_stayed);
     tcase_add_test(tcase, other_lanes_share_the_pass);
     tcase_add_test(tcase, guesses_after_siblings_take_no_pass);
+    tcase_add_test(tcase, a_block_has_rows_for_each_lane);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
