@@ -9,7 +9,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "model/head_proof_parts.h"
+#include "model/head_proof_guess.h"
 
 enum { ARENA_BYTES = 4 << 20 };
 
@@ -96,7 +96,7 @@ static int open_backend(struct head_proof *p, const struct checkpoint *ck, struc
 
 static int open_variant(struct head_proof *p, enum head_choice choice, struct error *err)
 {
-    struct variant *v = &p->variants[p->n_variants];
+    struct head_proof_variant *v = &p->variants[p->n_variants];
     struct head_options options = p->options.head;
     const struct model *like = p->n_variants ? p->variants[0].model : p->options.like;
     int rc = 0;
@@ -107,9 +107,9 @@ static int open_variant(struct head_proof *p, enum head_choice choice, struct er
     bool has_places = head->places.n > 0;
     int n_kv_blocks = (p->options.n_tokens_max + head->block.size) / KV_BLOCK_TOKENS + 1;
     const struct model_options mo = {.n_kv_blocks = has_places ? 0 : n_kv_blocks,
-                                     .max_tokens = CHUNK,
-                                     .max_rows = CHUNK,
-                                     .max_lanes = LANES,
+                                     .max_tokens = HEAD_PROOF_ROWS,
+                                     .max_rows = HEAD_PROOF_ROWS,
+                                     .max_lanes = HEAD_PROOF_LANES,
                                      .like = like};
     TRY(model_open(&v->model, v->ck, comm_single(), p->backend, &mo, err));
     if (head->block.size == 0) TRY(model_keep_output(v->model, err));
@@ -118,7 +118,7 @@ out:
     if (rc) {
         model_close(v->model);
         checkpoint_close(v->ck);
-        *v = (struct variant){0};
+        *v = (struct head_proof_variant){0};
     }
     return rc;
 }
@@ -208,7 +208,7 @@ int head_proof_open(struct head_proof **proof, const struct head_proof_options *
     p->table.is_parallel =
         has_block || head->places.n > 0 || checkpoint_head_mask(p->variants[0].ck);
     size_t width = (size_t)(p->width > p->dim ? p->width : p->dim);
-    TRY(mem_array(&p->rows, CHUNK * width, sizeof *p->rows, err));
+    TRY(mem_array(&p->rows, HEAD_PROOF_ROWS * width, sizeof *p->rows, err));
     TRY(mem_array(&p->outputs, n * (size_t)p->dim, sizeof *p->outputs, err));
     TRY(mem_array(&p->blocks, n_blocks, sizeof *p->blocks, err));
     for (size_t i = 0; i < n_blocks; i++) {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "model/head_proof_parts.h"
+#include "model/head_proof_guess.h"
 
 enum { TIMED_PASSES = 7 };
 
@@ -16,8 +16,8 @@ static struct model *model_of(const struct head_proof *p)
 /* The best ids of n rows of the last step; -1: the row has none. */
 static int best_of(struct head_proof *p, int n, int32_t *ids, struct error *err)
 {
-    int rows[CHUNK], n_items[CHUNK], rc = 0;
-    struct select_item items[CHUNK];
+    int rows[HEAD_PROOF_ROWS], n_items[HEAD_PROOF_ROWS], rc = 0;
+    struct select_item items[HEAD_PROOF_ROWS];
     for (int i = 0; i < n; i++) {
         rows[i] = i;
     }
@@ -60,7 +60,7 @@ static int score_of(const struct head_proof *p, int row, int32_t id, float *scor
 static int forward(struct head_proof *p, const int32_t *tokens, int position, int n,
                    const struct forward_features *features, struct error *err)
 {
-    struct forward_row rows[CHUNK];
+    struct forward_row rows[HEAD_PROOF_ROWS];
     const struct forward_lane lane = {
         .position = position, .n_tokens = n, .tokens = tokens, .blocks = p->blocks};
     for (int i = 0; i < n; i++) {
@@ -102,8 +102,8 @@ static void gather(const struct head_proof *p, const struct head_proof_text *tex
 int head_proof_read(struct head_proof *p, const struct head_proof_text *text, int n_rows,
                     struct error *err)
 {
-    int32_t best[CHUNK];
-    int first = p->n_read, n = least(CHUNK, n_rows - first), rc = 0;
+    int32_t best[HEAD_PROOF_ROWS];
+    int first = p->n_read, n = least(HEAD_PROOF_ROWS, n_rows - first), rc = 0;
     for (int i = 0; i < n; i++) {
         gather(p, text, first + i, p->rows + (size_t)i * (size_t)p->width);
     }
@@ -174,9 +174,9 @@ out:
 /* A pass from the features of n_lanes rows, p->rows. */
 static int forward_places(struct head_proof *p, int n_lanes, int n_places, struct error *err)
 {
-    struct forward_lane lanes[LANES];
-    struct forward_features features[LANES];
-    struct forward_row rows[LANES * HEAD_TABLE_GUESSES];
+    struct forward_lane lanes[HEAD_PROOF_LANES];
+    struct forward_features features[HEAD_PROOF_LANES];
+    struct forward_row rows[HEAD_PROOF_LANES * HEAD_TABLE_GUESSES];
     for (int i = 0; i < n_lanes; i++) {
         lanes[i] = (struct forward_lane){.n_tokens = n_places};
         features[i] = (struct forward_features){.target = p->rows + (size_t)i * (size_t)p->width,
@@ -191,8 +191,9 @@ static int forward_places(struct head_proof *p, int n_lanes, int n_places, struc
 /* All guesses of the last starts that are left. */
 static int guess_places(struct head_proof *p, const struct head_proof_text *text, struct error *err)
 {
-    int32_t best[LANES * HEAD_TABLE_GUESSES];
-    int n_places = head_proof_places(p), n = least(LANES, p->start + 1), first = p->start + 1 - n;
+    int32_t best[HEAD_PROOF_LANES * HEAD_TABLE_GUESSES];
+    int n_places = head_proof_places(p), n = least(HEAD_PROOF_LANES, p->start + 1),
+        first = p->start + 1 - n;
     int rc = 0;
     for (int i = 0; i < n; i++) {
         gather(p, text, head_proof_row(p, text, first + i), p->rows + (size_t)i * (size_t)p->width);
@@ -288,7 +289,7 @@ out:
 int head_proof_time(struct head_proof *p, int n_rows, double *us, struct error *err)
 {
     const struct head_proof_text *text = &p->texts[0];
-    int32_t best[CHUNK];
+    int32_t best[HEAD_PROOF_ROWS];
     bool is_block = head_proof_block(p)->size > 0;
     int n_places = is_block ? count_block(p) : head_proof_places(p), rc = 0;
     int n = least(n_rows, n_places ? n_places : text->n - 1), first = text->n - 1 - n;

@@ -77,7 +77,11 @@ int model_draft_choose_vocabulary(struct model_draft *d, const struct tokenizer 
     int n_vocab = tokenizer_vocab_size(tok), rc = 0;
     d->n_vocab = n_vocab < cfg->vocab_size ? n_vocab : cfg->vocab_size;
     d->n_vocab_target = d->n_vocab;
-    TRY(model_draft_open_parallel(d, err));
+    if (head && head->block.size > 0) {
+        model_draft_open_block(d, head);
+    } else {
+        TRY(model_draft_open_parallel(d, err));
+    }
     d->base.n_choices = head && head->n_columns < d->n_vocab ? head->n_columns : d->n_vocab;
     if (d->options.vocabulary) {
         TRY(draft_vocabulary_choose(&d->head_ids, &d->base.n_choices, d->options.vocabulary, tok,
@@ -299,8 +303,8 @@ void model_draft_commit(struct drafter *drafter, struct sequence *seq)
 
 /* ---- reading ---- */
 
-/* Places a feeding into a step, as lane `number`: all of it, or a part if more than `left` tokens are wanted. Returns
- * its tokens; 0: none. *is_whole: it is all. */
+/* Places a feeding into a step, as lane `number`: all of it, or a part if more than `left` tokens
+ * are wanted. Returns its tokens; 0: none. *is_whole: it is all. */
 static int place_feeding(struct model_draft *d, const struct feeding *f, int left, int number,
                          bool *is_whole)
 {

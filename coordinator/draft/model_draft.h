@@ -6,7 +6,7 @@
 #include "coordinator/draft/options.h"
 #include "coordinator/kv/prefix_cache.h"
 #include "coordinator/sequence/sequence.h"
-#include "model/checkpoint/config/head_block.h"
+#include "model/checkpoint/config/head_config.h"
 #include "model/model.h"
 #include "speculation/accept/tree_follow.h"
 
@@ -270,7 +270,7 @@ int model_draft_next_place(struct model_draft *d, const struct feeding *feeding,
 /* ---- model_draft_block.c ---- */
 
 /* Takes over that the head is a block drafter. */
-void model_draft_open_block(struct model_draft *d, const struct head_block *block, int mask_token);
+void model_draft_open_block(struct model_draft *d, const struct head_config *head);
 /* Once n_sequences is known. Errors: ERR_NO_MEMORY. */
 int model_draft_open_block_tokens(struct model_draft *d, struct error *err);
 
@@ -278,12 +278,12 @@ int model_draft_open_block_tokens(struct model_draft *d, struct error *err);
 int model_draft_block_end(const struct model_draft *d, int n_tokens);
 
 /* As model_draft_plan_feeding: what has not been read of the context is read, and then the block,
- * whose rows model_draft_add_block asks for. */
+ * whose rows model_draft_add_blocks asks for. */
 int model_draft_plan_block(struct model_draft *d, struct feeding *feeding, int position,
                            struct error *err);
-/* Adds the rows of all guesses that the lane wants; returns how many tokens the block has, and the
- * rows beyond the first one. */
-int model_draft_add_block(struct model_draft *d, struct feeding *feeding);
+/* Adds the rows of all guesses that the lanes of a pass want; returns how many tokens their blocks
+ * have, and rows beyond the first one of each. */
+int model_draft_add_blocks(struct model_draft *d, int n_feedings);
 
 /* Places a feeding into a step as lane number `lane`, with its features: all of it, or a part of
  * its context if more than `left` tokens are wanted. Returns the tokens of both; 0: there are none.

@@ -1,7 +1,7 @@
 /* Block drafters (DFlash and DSpark): struct head_block. The pass of a lane reads the
  * features of the committed tokens that it has not read, whose K and V last, and then a block: the
- * last token, whose features nobody has, and masks. The rows of the block give all guesses. Rows see
- * the masks after them, so the block is always whole, and a guess does not depend on K.
+ * last token, whose features nobody has, and masks. The rows of the block give all guesses. They
+ * see the masks after them, so the block is always whole, and a guess does not depend on K.
  *
  * Tokens are counted as in every head's text: n_draft_kv - 1 is the number of positions whose
  * features have been read. The KV of a position depends on the tokens up to it, as the target's
@@ -19,13 +19,13 @@
 #include "coordinator/draft/model_draft_inputs.h"
 #include "model/backend/attention_lane.h"
 
-void model_draft_open_block(struct model_draft *d, const struct head_block *block, int mask_token)
+void model_draft_open_block(struct model_draft *d, const struct head_config *head)
 {
-    d->block = *block;
-    d->mask_token = mask_token;
+    d->block = head->block;
+    d->mask_token = head->mask_token_id;
     d->base.is_parallel = true;
-    d->base.k_max = least(head_block_guesses(block), DRAFT_MAX);
-    d->base.lane_rows = block->size;
+    d->base.k_max = least(head_block_guesses(&d->block), DRAFT_MAX);
+    d->base.lane_rows = d->block.size;
 }
 
 int model_draft_open_block_tokens(struct model_draft *d, struct error *err)
@@ -53,12 +53,16 @@ int model_draft_plan_block(struct model_draft *d, struct feeding *feeding, int p
                              err);
 }
 
-int model_draft_add_block(struct model_draft *d, struct feeding *feeding)
+int model_draft_add_blocks(struct model_draft *d, int n_feedings)
 {
-    struct draft_lane *lane = feeding->lane;
-    lane->k = least(lane->k, d->base.k_max);
-    feeding->n_rows = least(model_draft_count_places(lane), d->base.k_max);
-    return d->block.size + feeding->n_rows - 1;
+    int n = 0;
+    for (int i = 0; i < n_feedings; i++) {
+        struct draft_lane *lane = d->feedings[i].lane;
+        lane->k = least(lane->k, d->base.k_max);
+        d->feedings[i].n_rows = least(model_draft_count_places(lane), d->base.k_max);
+        n += d->block.size + d->feedings[i].n_rows - 1;
+    }
+    return n;
 }
 
 int model_draft_place_block(struct model_draft *d, int lane, const struct feeding *f, int left,

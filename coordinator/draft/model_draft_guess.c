@@ -86,6 +86,7 @@ static int read_ahead(struct model_draft *d, int n_feedings)
 {
     struct draft_stage *stage = d->base.stage;
     int n = 0;
+    if (d->block.size > 0) return model_draft_add_blocks(d, n_feedings);
     if (d->base.is_parallel) return model_draft_add_masks(d, n_feedings);
     if (!stage) return 0;
     stage->expect(stage, d->passing, n_feedings);

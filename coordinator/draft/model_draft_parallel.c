@@ -25,10 +25,6 @@ int model_draft_open_parallel(struct model_draft *d, struct error *err)
     const struct head_config *head = checkpoint_head(d->checkpoint);
     const char *key = "mask_token_id";
     d->mask_features = head ? checkpoint_head_mask(d->checkpoint) : NULL;
-    if (head && head->block.size > 0) {
-        model_draft_open_block(d, &head->block, head->mask_token_id);
-        return 0;
-    }
     if (head) {
         d->mask_token = d->mask_features ? head->mask_token_id : -1;
         d->n_places = d->base.k_max = head->places.n;
@@ -106,10 +102,7 @@ int model_draft_add_masks(struct model_draft *d, int n_feedings)
 {
     int n = 0;
     for (int i = 0; i < n_feedings; i++) {
-        struct feeding *feeding = &d->feedings[i];
-        n += d->block.size > 0 ? model_draft_add_block(d, feeding)
-             : d->n_places     ? add_places(d, feeding)
-                               : add_masks(d, feeding);
+        n += d->n_places ? add_places(d, &d->feedings[i]) : add_masks(d, &d->feedings[i]);
     }
     return n;
 }

@@ -1,8 +1,8 @@
-"""Small block drafters of the tales target that nobody has trained, like bigram_head.py's head. Their
-one layer attends to near rows most: from a block to the last token, whose followers are guessed,
-and to the context, which is noise that turns some guesses into others. Masks are zeros. DFlash, in
-the layout of speculators, guesses the same for all places of its block, but for that noise; DSpark,
-in a flat one, has a chain which adds the followers of the guess before.
+"""Small block drafters of the tales target that nobody has trained, like bigram_head.py's head.
+Their one layer attends to near rows most: from a block to the last token, whose followers are
+guessed, and to the context, which is noise that turns some guesses into others. Masks are zeros.
+DFlash, in the layout of speculators, guesses the same for all places of its block, but for that
+noise; DSpark, in a flat one, has a chain which adds the followers of the guess before.
 
     write_dflash(folder)
     write_dspark(folder)

@@ -1,8 +1,8 @@
 /* A head as a drafter, and a second model of it for computing by hand: each guess of a draft is the
  * best of the row that the head computes when it reads the whole text with the target's features,
  * and then the guesses before with its own outputs; or masks, where one pass makes all guesses; or
- * from the last feature alone; or of a block, after the context. For one program alone: the world is
- * static. */
+ * from the last feature alone; or of a block, after the context. For one program alone: the world
+ * is static. */
 #pragma once
 
 #include <stdio.h>

@@ -245,7 +245,8 @@ START_TEST(guesses_after_siblings_take_no_pass)
 END_TEST
 
 /* The rows of a block are in the pass whatever a lane guesses: they are in the price of its first
- * guess, in passes that others begin, and in what a calibration with one guess each has measured. */
+ * guess, in passes that others begin, and in what a calibration with one guess each has
+ * measured. */
 START_TEST(a_block_has_rows_for_each_lane)
 {
     enum { BLOCK = 10, MISSED = 3 };
