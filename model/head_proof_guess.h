@@ -1,5 +1,5 @@
-/* What a head's proof (model/head_proof.h) is given, its state, which is for model/head_proof*.c
- * alone, and its passes. */
+/* Texts and options of a head's proof (model/head_proof.h), its state, which is for
+ * model/head_proof*.c alone, and its passes. */
 #pragma once
 
 #include "base/memory.h"

@@ -292,7 +292,8 @@ int model_draft_place_block(struct model_draft *d, int lane, const struct feedin
                             int left, bool *is_whole);
 
 /* Adds the chain to the rows of the places that are drawn next. A place whose place before has no
- * guess of the draft's chain is drawn without it. Errors: ERR_UNAVAILABLE. */
+ * guess of the draft's chain, or one of several independent ones, is drawn without it. Errors:
+ * ERR_UNAVAILABLE. */
 int model_draft_chain_places(struct model_draft *d, const struct place_draw *draws, int n,
                              struct error *err);
 

@@ -11,7 +11,8 @@
  * With a chain the row of a place becomes that after the guess of the place before. That guess is
  * drawn and sent by then, so q of the place is what its guess is drawn from. Guesses after siblings
  * are drawn from the same row: that the draft's chain is before them costs them some of their
- * chances, but nothing of what acceptance needs to know (model_draft_parallel.c). */
+ * chances, but nothing of what acceptance needs to know (model_draft_parallel.c). Independent chains
+ * (base/guess_tree.h) must all be drawn alike, so their rows are not chained but the first. */
 #include <assert.h>
 
 #include "base/least.h"
@@ -101,6 +102,7 @@ int model_draft_chain_places(struct model_draft *d, const struct place_draw *dra
         const struct draft_lane *lane = draws[i].part.lane;
         int before = draws[i].place - 1;
         if (before >= lane->draft->n_chain) continue;
+        if (before >= 0 && lane->draft->is_independent) continue;
         rows[n_rows] = draws[i].row;
         previous[n_rows++] = lane->seq->tokens[lane->draft->base + before];
     }

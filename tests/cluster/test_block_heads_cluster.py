@@ -21,6 +21,7 @@ from test_heads_cluster import (LITTLE_DRAFT, ONE_THREAD, SMALL, check_context, 
 
 # The most that each makes in a round is among them.
 TEXT_K = {"greedy": (1, 4, 16), "coupled at 0.7": (5,), "coupled at 1": (3, 8)}
+TREES = (["3,2,1"], ["chains:3x3", "--tree-rule", "multi-path"])
 TWO_RANKS_K = {"greedy": (4,), "coupled at 1": (16,)}
 
 
@@ -52,6 +53,9 @@ def near_one(world, heads, made):
         made[head, "alone"] = decide(world.cluster)
         made[head, "in company"] = decide(world.cluster, 12)
         check_distribution(world, world.cluster.build)
+        for flags in TREES:
+            use(world, head, "--trees", *flags)
+            check_distribution(world, world.cluster.build)
         check_planned(world, head)
         check_trees(world, head)
 

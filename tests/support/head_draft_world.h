@@ -198,7 +198,7 @@ static inline void read_after(const struct text *text, const struct guess_tree *
     } else if (place == 0) {
         read_block(text, 0, text->tokens[text->n - 1]);
     } else {
-        bool has_chain = place <= draft->n_chain;
+        bool has_chain = place <= draft->n_chain && !draft->is_independent;
         read_block(text, place, has_chain ? draft->tokens[draft->chain[place - 1]] : -1);
     }
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "coordinator/draft/trees_option.h"
 #include "tests/support/head_draft_world.h"
 
 /* Some read layers of a target that is deeper than those here, and one gets a layer with a window
@@ -293,15 +294,46 @@ START_TEST(a_block_always_has_kv)
 }
 END_TEST
 
-/* q of every guess is the row's softmax over the best tokens, which a chain has followed. */
+/* Every guess is one of its q, which is the softmax of its row over the best tokens. Returns how
+ * many guesses are not the best of their row. */
+static int check_drawn(const struct text *text, const struct guess_tree *draft)
+{
+    const int32_t *ids = checkpoint_head_ids(w.ck);
+    int n_others = 0;
+    for (int node = 0; node < draft->n; node++) {
+        const struct sparse_dist *q = draft->q[node];
+        double exps[VOCAB], sum = 0;
+        int32_t best;
+        read_after(text, draft, draft->parents[node]);
+        best_by_hand(&best, 1);
+        n_others += draft->tokens[node] != best;
+        for (int i = 0; i < q->n; i++) {
+            int column = ids ? 0 : q->ids[i];
+            while (ids && ids[column] != q->ids[i]) {
+                column++;
+            }
+            sum += exps[i] = exp((double)w.logits[column]);
+        }
+        for (int i = 0; i < q->n; i++) {
+            ck_assert_double_lt(fabs((double)q->p[i] - exps[i] / sum), 1e-5);
+        }
+        ck_assert(sparse_prob(q, draft->tokens[node]) > 0);
+    }
+    return n_others;
+}
+
+/* A chain follows the guesses that were drawn. Chains that are drawn independently follow none of
+ * theirs, so that all of them are drawn alike. */
 START_TEST(guesses_are_drawn_from_the_q_that_is_reported)
 {
     enum { SEEDS = 8 };
+    static const struct tree_widths widths = {
+        .n = GUESSES, .widths = {3, 1, 1}, .is_independent = true};
     struct text text;
-    struct guess_tree draft;
+    struct guess_tree draft, chains;
     int n_others = 0;
     setup(_i);
-    w.k = w.drafters.model->k_max;
+    tree_widths_plan(&widths, GUESSES, &chains);
     fill(&text, 2);
     begin(&text, 0, 25);
     text.seq->rule = &accept_rules[RULE_REJECTION];
@@ -309,33 +341,14 @@ START_TEST(guesses_are_drawn_from_the_q_that_is_reported)
     show(&text, LENGTH);
     for (int seed = 0; seed < SEEDS; seed++) {
         text.seq->seed = (uint64_t)seed;
+        w.k = w.drafters.model->k_max;
         propose_all(&text, 1, &draft, NULL);
-        for (int place = 0; place < w.k; place++) {
-            int node = draft.chain[place];
-            const struct sparse_dist *q = draft.q[node];
-            const int32_t *ids = checkpoint_head_ids(w.ck);
-            int32_t best;
-            double sum = 0;
-            read_after(&text, &draft, draft.parents[node]);
-            best_by_hand(&best, 1);
-            n_others += draft.tokens[node] != best;
-            for (int i = 0; i < q->n; i++) {
-                int column = q->ids[i];
-                for (int c = 0; ids && c < w.head->n_columns; c++) {
-                    if (ids[c] == q->ids[i]) column = c;
-                }
-                sum += exp((double)w.logits[column]);
-            }
-            for (int i = 0; i < q->n; i++) {
-                int column = q->ids[i];
-                for (int c = 0; ids && c < w.head->n_columns; c++) {
-                    if (ids[c] == q->ids[i]) column = c;
-                }
-                double wanted = exp((double)w.logits[column]) / sum;
-                ck_assert_double_lt(fabs((double)q->p[i] - wanted), 1e-5);
-            }
-            ck_assert(sparse_prob(q, draft.tokens[node]) > 0);
-        }
+        n_others += check_drawn(&text, &draft);
+        arena_reset(&w.arena);
+        w.k = GUESSES;
+        propose_all(&text, 1, &draft, &chains);
+        ck_assert(draft.is_independent && draft.n == 3 * GUESSES);
+        n_others += check_drawn(&text, &draft);
         arena_reset(&w.arena);
     }
     ck_assert_int_gt(n_others, SEEDS);
