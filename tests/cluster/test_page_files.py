@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=base beside=yes timeout=300
 """The files of the page for browsers as the server gives them, and to whom: types, policy, packing,
-tags, sizes, and keys as passwords. Only the last one needs Chromium, and is skipped without it."""
+tags, sizes, and keys as passwords; and in Chromium, where there is one, what it says to somebody
+without a key or while there is no target group."""
 import base64
 import gzip
 import hashlib
@@ -110,6 +111,22 @@ class Files(unittest.TestCase):
         text = source_of("index.html").decode()
         named = set(re.findall(r'(?:href|src)="page/(\w+\.js)"', text))
         self.assertEqual(named, {name for name in FILES if name.endswith(".js")})
+
+
+class Outage(BrowserTest):
+    def test_group_that_is_gone(self):
+        """In a sentence of its own, as long as it lasts."""
+        page = self.page
+        world.workers.stop()
+        page.wait("/refuses/.test(document.querySelector('#outage').textContent)", "it says why",
+                  SECONDS)
+        self.assertEqual(page.text("#outage"), "The target group at "
+                         f"{world.worker_addresses[0]} refuses connections; waiting for it.")
+        world.start_workers()
+        world.wait_serving()
+        self.serving()
+        self.assertFalse(page.is_shown("#outage"))
+        self.expects_failures = True
 
 
 class Keys(unittest.TestCase):
