@@ -43,6 +43,10 @@ struct model_options {
      * the model. Only a rank whose features are read needs it. */
     const struct checkpoint *projection;
 
+    /* Embeddings of look-ahead tokens (model/look_ahead.h), which have the ids from
+     * n_vocab on; kept. NULL: there are none. All ranks need them. */
+    const struct weight *look_ahead;
+
     /* Bit r: also digests what rank r reads, in this rank's copy of the model (model_witnessed). */
     unsigned witnessed;
 };
@@ -74,7 +78,8 @@ uint64_t model_fingerprint(const struct model *model);
 
 /* Computes one step: feeds the lanes and keeps the logits of rows for model_answer and model_logits
  * until the next step. All ranks call it with the same arguments. The caller keeps within the
- * limits of model_options and the vocabulary. Errors: ERR_UNAVAILABLE a rank is gone. */
+ * limits of model_options, and within the vocabulary and its look-ahead tokens. Errors:
+ * ERR_UNAVAILABLE a rank is gone. */
 int model_forward(struct model *model, const struct forward_lane *lanes, int n_lanes,
                   const struct forward_row *rows, int n_rows, struct error *err);
 

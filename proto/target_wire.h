@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/text/buffer.h"
 #include "model/logits/feature_wish.h"
+#include "model/logits/look_ahead_key.h"
 #include "model/logits/row.h"
 
 enum {
@@ -153,6 +154,7 @@ struct target_description {
     int rank, n_ranks, n_slices, n_slots, n_kv_blocks, block_tokens, context_limit;
     int max_step_tokens, max_step_rows, n_threads;
     struct projection_key projection; /* of rank 0: the fc of its head; digest 0: none */
+    struct look_ahead_key look_ahead; /* that the ranks hold; digest 0: none */
     int window; /* positions that every layer sees at most; 0: some layer sees all */
     uint64_t model_fingerprint, tokenizer_fingerprint;
     /* Digest of the rank's answer to DescribeConventions; not in the message, 0 until somebody has

@@ -47,6 +47,8 @@ static const ProtobufCMessage *description_build(struct arena *scratch, const vo
     out->window = (uint32_t)desc->window;
     out->projection_digest = desc->projection.digest;
     out->projection_width = (uint32_t)desc->projection.width;
+    out->look_ahead_digest = desc->look_ahead.digest;
+    out->n_look_ahead = (uint32_t)desc->look_ahead.n;
     out->group = codec_copy_string(scratch, desc->group);
     out->is_busy = desc->is_busy;
     if (desc->has_nccl_id) {
@@ -157,6 +159,21 @@ out:
     return rc;
 }
 
+static int look_ahead_decode(const Outrider__Target__V1__Description *msg,
+                             struct target_description *desc, struct error *err)
+{
+    int rc = 0;
+    if (!msg->look_ahead_digest && !msg->n_look_ahead) return 0;
+    if (!msg->look_ahead_digest) {
+        return error_set(err, ERR_FORMAT, "n_look_ahead is %u without a look_ahead_digest",
+                         msg->n_look_ahead);
+    }
+    TRY(codec_read_int(&desc->look_ahead.n, msg->n_look_ahead, 1, DRAFT_MAX, "n_look_ahead", err));
+    desc->look_ahead.digest = msg->look_ahead_digest;
+out:
+    return rc;
+}
+
 static int nccl_id_decode(const Outrider__Target__V1__Description *msg,
                           struct target_description *desc, struct error *err)
 {
@@ -217,6 +234,7 @@ int target_description_decode(const uint8_t *data, size_t len, struct target_des
     TRY(ranks_decode(msg, desc, err));
     TRY(nccl_id_decode(msg, desc, err));
     TRY(projection_decode(msg, desc, err));
+    TRY(look_ahead_decode(msg, desc, err));
     TRY(eos_decode(msg, desc, err));
     desc->model_fingerprint = msg->model_fingerprint;
     desc->tokenizer_fingerprint = msg->tokenizer_fingerprint;
@@ -242,6 +260,7 @@ const char *target_description_differs(const struct target_description *a,
         {a->n_kv_blocks == b->n_kv_blocks, "--kv-tokens"},
         {a->max_step_tokens == b->max_step_tokens, "--max-step-tokens"},
         {a->max_step_rows == b->max_step_rows, "--max-step-rows"},
+        {a->look_ahead.digest == b->look_ahead.digest, "look-ahead embeddings in --head"},
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         if (!fields[i].is_equal) return fields[i].name;

@@ -10,8 +10,8 @@
 #include "config/config_file.h"
 #include "model/backend/options.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/projection.h"
 #include "worker/address.h"
+#include "worker/held_head.h"
 #include "worker/lws.h"
 #include "worker/worker.h"
 
@@ -42,7 +42,8 @@ static const struct option_row rows[] = {
     {"head", 0, "FOLDER", FIELD(options.head),
      .help = "folder of a head, or ORG/NAME, whose first matrix (fc) this worker applies to the "
              "features that the coordinator's --head reads, so that one width is sent instead of "
-             "several; the rest of the head is not loaded"},
+             "several; the rest of the head is not loaded. Or a folder of look-ahead embeddings "
+             "(PaSS), which all ranks need, and the coordinator's --head names, too"},
     {"strict-config", 0, NULL, FIELD(options.is_strict),
      .help = "refuse a model whose config.json has keys that are not known here, which "
              "otherwise are a warning in the log"},
@@ -154,18 +155,19 @@ static int finish_options(void *fields, struct error *err)
 static int check_worker(void *arg, struct error *err)
 {
     const struct arguments *args = arg;
-    struct checkpoint *checkpoint = NULL, *head = NULL;
+    struct checkpoint *checkpoint = NULL;
+    struct held_head head = {0};
     int rc = checkpoint_open(&checkpoint, args->options.model, err);
     if (rc) return rc;
     if (args->options.is_strict) TRY(checkpoint_demand_known_keys(checkpoint, err));
     const struct model_config *cfg = checkpoint_config(checkpoint);
     char counts[32];
     if (args->options.head) {
-        TRY(projection_open_head(&head, args->options.head, checkpoint, err));
+        TRY(held_head_open(&head, args->options.head, checkpoint, err));
     }
     printf("ranks %s\n", config_rank_list(cfg, " ", counts, sizeof counts));
 out:
-    checkpoint_close(head);
+    held_head_close(&head);
     checkpoint_close(checkpoint);
     return rc;
 }

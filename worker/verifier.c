@@ -67,6 +67,11 @@ static size_t reply_arena_bytes(const struct verifier *v)
     return (size_t)v->options.max_step_rows * (row + 65536) + FEATURE_BYTES_MAX + REPLY_ARENA_BYTES;
 }
 
+static int n_look_ahead(const struct verifier_options *options)
+{
+    return options->look_ahead ? options->look_ahead->n : 0;
+}
+
 int verifier_open(struct verifier **verifier, const struct checkpoint *ck, struct comm *comm,
                   struct backend *be, const struct verifier_options *options, struct error *err)
 {
@@ -80,6 +85,7 @@ int verifier_open(struct verifier **verifier, const struct checkpoint *ck, struc
         .n_vocab = options->n_vocab,
         .witnessed = options->witnessed,
         .projection = options->projection,
+        .look_ahead = n_look_ahead(options) ? &options->look_ahead->rows : NULL,
     };
     *verifier = NULL;
     TRY(mem_array(&v, 1, sizeof *v, err));
@@ -150,6 +156,19 @@ static bool check_ids(struct verifier *v, const int32_t *ids, int n, const char 
     return true;
 }
 
+/* Look-ahead tokens have the ids after the vocabulary, and they are guesses: no token of a text. */
+static bool check_tokens(struct verifier *v, const struct step_lane *lane)
+{
+    int n_fed = lane->n_draft < lane->n_tokens ? lane->n_tokens - lane->n_draft : 0;
+    int n_ids = v->options.n_vocab + n_look_ahead(&v->options);
+    for (int i = 0; i < lane->n_tokens; i++) {
+        int32_t id = lane->tokens[i];
+        if (id >= v->options.n_vocab && id < n_ids && i >= n_fed) continue;
+        if (!check_ids(v, &id, 1, "token")) return false;
+    }
+    return true;
+}
+
 static bool check_rows(struct verifier *v, const struct step_row *rows, int n_rows, int n_tokens)
 {
     for (int r = 0; r < n_rows; r++) {
@@ -201,8 +220,7 @@ static bool check_lane(struct verifier *v, const struct feature_wish *features,
         return REFUSE(v, "%d tokens at position %d exceed the context of %d",
                       count_positions(shaped), lane->position, v->context_limit);
     }
-    return check_ids(v, lane->tokens, lane->n_tokens, "token") &&
-           slots_check(&v->slots, shaped, v->last_id, v->error_text) &&
+    return check_tokens(v, lane) && slots_check(&v->slots, shaped, v->last_id, v->error_text) &&
            check_rows(v, lane->rows, lane->n_rows, lane->n_tokens) &&
            step_features_check(&v->features, features, lane, v->cfg, v->error_text);
 }

@@ -3,6 +3,7 @@
  * and come to the same result, errors included. Owned by the engine thread. */
 #pragma once
 
+#include "model/look_ahead.h"
 #include "model/model.h"
 #include "proto/target_wire.h"
 
@@ -16,6 +17,7 @@ struct verifier_options {
     int n_vocab;
     unsigned witnessed;                  /* of model_options */
     const struct checkpoint *projection; /* of model_options, on rank 0; kept */
+    const struct look_ahead *look_ahead; /* kept; with n = 0, or NULL, there is none */
 };
 
 /* keeps ck, comm and be. */

@@ -15,13 +15,13 @@
 #include "base/threads/beat.h"
 #include "model/checkpoint/served_name.h"
 #include "model/checkpoint/type_counts.h"
-#include "model/projection.h"
 #include "model/tokenizer/tokenizer.h"
 #include "proto/step_limit.h"
 #include "worker/address.h"
 #include "worker/conventions.h"
 #include "worker/copies.h"
 #include "worker/group.h"
+#include "worker/held_head.h"
 #include "worker/lead_watch.h"
 #include "worker/listener.h"
 #include "worker/probes.h"
@@ -52,7 +52,7 @@ struct worker {
     struct threads threads;
     struct group group;
     struct checkpoint *checkpoint;
-    struct checkpoint *head; /* NULL: --head is not given */
+    struct held_head head; /* zeroed: --head is not given */
     struct tokenizer *tokenizer;
     struct backend *backend;
     struct verifier *verifier;
@@ -173,6 +173,7 @@ static int describe(struct worker *w, const struct verifier_options *vo, struct 
         .model_fingerprint = checkpoint_fingerprint(w->checkpoint),
         .tokenizer_fingerprint = tokenizer_fingerprint(w->tokenizer),
         .ends = cfg->ends,
+        .look_ahead = {vo->look_ahead->digest, vo->look_ahead->n},
     };
     checkpoint_served_name(w->options.model, d->model, sizeof d->model);
     snprintf(d->architecture, sizeof d->architecture, "%.63s", cfg->architecture);
@@ -200,7 +201,7 @@ static int open_parts(struct worker *w, struct verifier_options *vo, struct erro
     TRY(checkpoint_open(&w->checkpoint, w->options.model, err));
     if (w->options.is_strict) TRY(checkpoint_demand_known_keys(w->checkpoint, err));
     show_remarks(w);
-    if (w->options.head) TRY(projection_open_head(&w->head, w->options.head, w->checkpoint, err));
+    if (w->options.head) TRY(held_head_open(&w->head, w->options.head, w->checkpoint, err));
     TRY(open_tokenizer(w, err));
     w->options.backend.rank = w->group.comm->rank;
     w->options.backend.stored = checkpoint_config(w->checkpoint)->stored;
@@ -215,6 +216,7 @@ static int open_parts(struct worker *w, struct verifier_options *vo, struct erro
         .max_step_tokens = w->options.max_step_tokens,
         .max_step_rows = w->options.max_step_rows,
         .n_vocab = n_vocab < cfg->vocab_size ? n_vocab : cfg->vocab_size,
+        .look_ahead = &w->head.look_ahead,
     };
     TRY(describe(w, vo, err));
     TRY(conventions_read(&w->conventions, &w->description.ends, w->checkpoint, w->tokenizer,
@@ -259,7 +261,7 @@ static int load(struct worker *w, struct verifier_options *vo, struct error *err
     struct copies copies;
     TRY(copies_plan(&copies, &w->group, w->checkpoint, w->backend, err));
     vo->witnessed = copies.witnessed;
-    if (w->group.comm->rank == 0) vo->projection = w->head;
+    if (w->group.comm->rank == 0) vo->projection = w->head.head;
     TRY(verifier_open(&w->verifier, w->checkpoint, w->group.comm, w->backend, vo, err));
     TRY(copies_check(&copies, &w->group, w->checkpoint, w->backend, verifier_model(w->verifier),
                      &w->description.model_fingerprint, err));
@@ -418,7 +420,7 @@ void worker_close(struct worker *w)
     verifier_close(w->verifier);
     if (w->backend) w->backend->ops->close(w->backend);
     tokenizer_close(w->tokenizer);
-    checkpoint_close(w->head);
+    held_head_close(&w->head);
     checkpoint_close(w->checkpoint);
     arena_close(&w->arena);
     buffer_free(&w->out);

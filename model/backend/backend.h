@@ -119,7 +119,11 @@ enum { STEP_NO_TOKEN = -1 }; /* a row without a token, whose embedding is zero *
 struct backend_step {
     const struct weight *embedding; /* NULL: no row is embedded */
     const int32_t *tokens;          /* [n] ids, or STEP_NO_TOKEN */
-    int n;                          /* rows fed, over all lanes */
+    /* Embeddings of look-ahead tokens (model/look_ahead.h), which have the ids from
+     * look_ahead_first on; NULL: there are none. Equal in all steps of a model. */
+    const struct weight *look_ahead;
+    int look_ahead_first;
+    int n; /* rows fed, over all lanes */
     const struct attention_lane *lanes;
     int n_lanes;
     const struct attention_shape *shape;
@@ -138,6 +142,10 @@ struct backend_step {
     const int32_t *recycled;
     int feature_width; /* a multiple of WIDTH_UNIT */
 };
+
+/* The embedding of a row's token, without the step's scale: [D] elements, exact, zeros where there
+ * is none. */
+void backend_step_embed(const struct backend_step *step, int row, float *out);
 
 /* The parameters of the operations between the raw projections and attention. A NULL pointer leaves
  * its step out. */

@@ -20,6 +20,9 @@ static const char *rig_weights = "bf16";
 /* The head whose fc rank 0 of the rigs that are opened next applies; NULL: none. */
 static const struct checkpoint *rig_projection;
 
+/* Look-ahead embeddings of the rigs that are opened next; NULL: none. */
+static const struct weight *rig_look_ahead;
+
 struct rig {
     struct checkpoint *ck;
     int n_ranks, n_vocab;
@@ -80,6 +83,7 @@ static inline void *rig_open_rank(void *arg)
                                           .max_rows = RIG_TOKENS_MAX,
                                           .max_lanes = RIG_LANES_MAX,
                                           .n_vocab = rig->n_vocab,
+                                          .look_ahead = rig_look_ahead,
                                           .projection = r->rank == 0 ? rig_projection : NULL};
     r->failed = rig_connect(r) || backend_open(&rig->backends[r->rank], &backend, &r->err) ||
                 model_open(&rig->models[r->rank], rig->ck, rig->comms[r->rank],

@@ -27,6 +27,8 @@ enum {
  * none. */
 static const char *group_model = TALES;
 static const struct checkpoint *group_projection;
+/* Look-ahead embeddings of all its ranks; NULL: none. */
+static const struct look_ahead *group_look_ahead;
 
 struct group;
 
@@ -76,6 +78,7 @@ static void *run_rank(void *arg)
     ck_assert_int_eq(backend_cpu_open(&be, &cpu, &err), 0);
     struct verifier_options options = verifier_options;
     options.n_vocab = rank->group->n_vocab;
+    options.look_ahead = group_look_ahead;
     options.projection = rank->rank == 0 ? group_projection : NULL;
     ck_assert_int_eq(verifier_open(&verifier, rank->group->ck, rank->comm, be, &options, &err), 0);
     while (queue_pop(rank->steps, &item, INT64_MAX, &err) == 0) {

@@ -19,11 +19,7 @@ void cpu_embed(struct backend *be, const struct backend_step *step, float *x)
     const struct weight *table = step->embedding;
     for (int i = 0; i < step->n; i++) {
         float *row = x + (size_t)i * (size_t)table->n_cols;
-        if (step->tokens[i] == STEP_NO_TOKEN) {
-            memset(row, 0, (size_t)table->n_cols * sizeof *row);
-            continue;
-        }
-        weight_read_f32(table, step->tokens[i], 0, table->n_cols, row);
+        backend_step_embed(step, i, row);
         if (step->embedding_scale != 0) scale_row(row, step->embedding_scale, table->n_cols);
     }
 }

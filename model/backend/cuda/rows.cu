@@ -460,7 +460,7 @@ void cuda_embed(struct backend *be, const struct backend_step *step, float *x)
                  static_cast<unsigned>(step->embedding->n_cols / 4);
     float scale = step->embedding_scale != 0 ? step->embedding_scale : 1;
     if (n == 0) return;
-    if (!step->embedding->data && step->embedding->dtype != DTYPE_BLOCKS) {
+    if (!step->embedding->data && step->embedding->dtype != DTYPE_BLOCKS && !step->look_ahead) {
         cuda_embed_synthetic(cuda, step->embedding, step->n, scale, x);
         return;
     }

@@ -55,12 +55,13 @@ static size_t reserve(struct step_plan *plan, size_t count, size_t size)
     return at;
 }
 
-/* False without a table, and for a synthetic one, whose rows are made on the device unless they are
- * blocks. */
+/* False without a table, and for a synthetic one alone, whose rows are made on the device unless
+ * they are blocks. */
 static bool has_embedding_rows(const struct backend_step *step)
 {
     if (!step->embedding) return false;
-    return step->embedding->data != NULL || step->embedding->dtype == DTYPE_BLOCKS;
+    return step->embedding->data != NULL || step->embedding->dtype == DTYPE_BLOCKS ||
+           step->look_ahead != NULL;
 }
 
 /* Cosines of a row. */
@@ -210,12 +211,7 @@ static void write_embedding(const struct writer *w)
     size_t dim = (size_t)table->n_cols;
     float *out = input_at(w, w->plan->embedding);
     for (int row = 0; row < w->step->n; row++) {
-        float *to = out + (size_t)row * dim;
-        if (w->step->tokens[row] == STEP_NO_TOKEN) {
-            memset(to, 0, dim * sizeof *to);
-        } else {
-            weight_read_f32(table, w->step->tokens[row], 0, table->n_cols, to);
-        }
+        backend_step_embed(w->step, row, out + (size_t)row * dim);
     }
     memset(out + (size_t)w->step->n * dim, 0,
            (size_t)(w->plan->size.n_rows - w->step->n) * dim * sizeof *out);

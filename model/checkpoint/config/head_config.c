@@ -21,6 +21,8 @@ struct reading {
 
 /* ---- what is no head that is read here ---- */
 
+static const char look_ahead_key[] = "n_lookahead"; /* model/look_ahead.h */
+
 /* Drafters of other kinds, by a part of their architecture or model type, or by a key. */
 static const struct {
     const char *word, *key, *name;
@@ -131,6 +133,12 @@ static int refuse_others(const struct reading *in, struct error *err)
     const char *other = find_other(in->root);
     const char *kind = json_string_value(json_member(in->root, "speculators_model_type"));
     bool is_known = !kind;
+    if (json_member(in->root, look_ahead_key)) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%s is of look-ahead embeddings (PaSS), which are no head: workers and "
+                         "coordinators read them with --head, and the target guesses with them",
+                         in->origin);
+    }
     if (other) {
         return error_set(
             err, ERR_UNSUPPORTED,
@@ -481,7 +489,7 @@ bool head_config_is_head(const char *text, size_t len)
     lower(json_string_value(json_array_get(json_member(root, "architectures"), 0)), architecture);
     is_head = is_head || strstr(architecture, "eagle") || find_other(root) ||
               places_config_find(root) != PLACES_NONE;
-    is_head = is_head || find_block(root, &is_dspark);
+    is_head = is_head || find_block(root, &is_dspark) || json_member(root, look_ahead_key);
     json_decref(root);
     return is_head;
 }

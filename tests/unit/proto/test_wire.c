@@ -468,6 +468,7 @@ START_TEST(description_round_trip_keeps_every_field)
         sent.nccl_id[i] = (uint8_t)(2 * i); /* zeros among them */
     sent.member_pass[3] = 0xaa;
     sent.projection = (struct projection_key){UINT64_MAX - 1, 4096};
+    sent.look_ahead = (struct look_ahead_key){UINT64_MAX - 2, DRAFT_MAX};
     CHECK_OK(target_description_encode(&buf, &sent, &err));
     CHECK_OK(target_description_decode(buf.data, buf.len, &got, &err));
     ck_assert_mem_eq(&sent, &got, sizeof got);
@@ -477,9 +478,16 @@ END_TEST
 
 START_TEST(description_differs_names_the_field)
 {
-    static const char *const names[] = {"model",       "tokenizer",         "vocabulary size",
-                                        "arithmetic",  "number of slices",  "--slots",
-                                        "--kv-tokens", "--max-step-tokens", "--max-step-rows"};
+    static const char *const names[] = {"model",
+                                        "tokenizer",
+                                        "vocabulary size",
+                                        "arithmetic",
+                                        "number of slices",
+                                        "--slots",
+                                        "--kv-tokens",
+                                        "--max-step-tokens",
+                                        "--max-step-rows",
+                                        "look-ahead embeddings in --head"};
     const struct target_description one = {.arithmetic = "cpu-bf16"};
     struct target_description own = one; /* what may differ between ranks */
     snprintf(own.group, sizeof own.group, "g-17");
@@ -498,6 +506,7 @@ START_TEST(description_differs_names_the_field)
         other.n_kv_blocks += i == 6;
         other.max_step_tokens += i == 7;
         other.max_step_rows += i == 8;
+        other.look_ahead.digest += i == 9;
         ck_assert_str_eq(target_description_differs(&one, &other), names[i]);
         ck_assert_str_eq(target_description_differs(&other, &one), names[i]);
     }

@@ -499,6 +499,10 @@ START_TEST(description_refusals_name_the_field)
          "projection_width is 64 without a projection_digest"},
         {offsetof(struct target_description, projection.digest), 1,
          "projection_digest comes from rank 1, only rank 0 has one"},
+        {offsetof(struct target_description, look_ahead.n), 4,
+         "n_look_ahead is 4 without a look_ahead_digest"},
+        {offsetof(struct target_description, look_ahead.digest), 1,
+         "n_look_ahead is 0, must be 1 to 16"},
         {offsetof(struct target_description, ends.ids), 7, "eos_ids[0] is 7"}};
     struct target_description refused;
     uint8_t unknown[4097]; /* as many unknown fields as fit: refused, but not for lack of memory */
