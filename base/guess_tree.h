@@ -30,8 +30,9 @@ enum guess_mark {
     GUESS_SIBLING = 2, /* of a guess of the chain */
     GUESS_GROWN = 4,   /* after a sibling, or a sibling of such a guess */
     GUESS_BRANCH = 8,
-    GUESS_STAGED = 16,  /* of the chain: it took no pass of the draft model of its own */
-    GUESS_APPENDED = 32 /* of the chain: found after the guesses of a draft model */
+    GUESS_STAGED = 16,    /* of the chain: it took no pass of the draft model of its own */
+    GUESS_APPENDED = 32,  /* of the chain: found after the guesses of a draft model */
+    GUESS_LOOK_AHEAD = 64 /* no guess, but a look-ahead token; only in the tree of a step */
 };
 
 struct guess_tree {

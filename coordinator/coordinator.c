@@ -34,6 +34,7 @@
 #include "model/checkpoint/layers.h"
 #include "model/checkpoint/served_name.h"
 #include "model/gguf/gguf.h"
+#include "model/look_ahead.h"
 #include "model/tokenizer/guard.h"
 
 enum {
@@ -57,6 +58,7 @@ struct coordinator {
     struct tokenizer *tok;
     struct drafter *drafter;
     struct drafter_options draft;            /* of it, and of those of further engines */
+    const char *look_ahead;                  /* a folder of look-ahead embeddings; NULL = none */
     char *head_name;                         /* of a head, as drafter_find knows it */
     char draft_name[COORDINATOR_NAME_BYTES]; /* what clients are told; "" = no draft */
     struct signals *signals;
@@ -102,6 +104,11 @@ static int name_head(struct coordinator *c, struct error *err)
 {
     const char *prefix = "head:";
     int rc = 0;
+    if (c->options.head && look_ahead_is_folder(c->options.head)) {
+        c->look_ahead =
+            c->options.head; /* the target's workers guess, and nothing is opened here */
+        return 0;
+    }
     if (!c->options.head) {
         if (!checkpoint_is_head_folder(c->options.draft)) return 0;
         return error_set(err, ERR_ARGUMENT,
@@ -516,6 +523,7 @@ static int open_fleet(struct coordinator *c, struct error *err)
                    .n_sequences = c->options.n_sequences,
                    .store_tokens = c->options.store_tokens,
                    .reads_predictions = true,
+                   .look_ahead = c->look_ahead,
                    .is_shared = c->options.store_is_shared,
                    .tok = c->tok},
         .tokenizer_fingerprint = tokenizer_fingerprint(c->tok),

@@ -133,8 +133,9 @@ static const struct option_row rows[] = {
              "(the target's own folder, for example) only these layers of it"},
     {"head", 0, "FOLDER", FIELD(options.head),
      .help = "a head drafts instead of a model: the folder, or ORG/NAME, of an EAGLE, DFlash, "
-             "DSpark, Medusa or blockwise head, or of MiMo-7B with its MTP layer. It guesses from "
-             "the target's hidden states; --tokenizer names the target"},
+             "DSpark, Medusa or blockwise head, of MiMo-7B with its MTP layer, or of look-ahead "
+             "embeddings (PaSS), which the workers hold, too. It guesses from the target's hidden "
+             "states; --tokenizer names the target"},
     {"head-unchecked", 0, NULL, FIELD(options.head_unchecked),
      .help = "the head guesses from the first request on, as its file says or as an earlier start "
              "has found; otherwise texts of the target first show how its file is meant, and a "

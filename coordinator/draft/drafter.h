@@ -145,6 +145,7 @@ struct drafter_row {
     /* ---- of a finder ---- */
     bool takes_file;    /* "=FILE" follows its name in --lookup */
     bool is_of_request; /* it looks in what requests bring themselves, and has no name there */
+    bool is_of_head;    /* it guesses by a folder that --head names, and has no name there either */
     enum lookup_source source; /* which sequences it may guess for depends on it */
 };
 

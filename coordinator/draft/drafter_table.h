@@ -11,8 +11,9 @@
  *       --lookup. argument: "=FILE" if a file follows the name there, otherwise "".
  *   DEFAULT_ROW
  *       the same, once: what is looked in if --lookup is not given.
- *   REQUEST_ROW(ID, name, ops, properties)
- *       looks guesses up in what a request brings itself. No option names it.
+ *   UNNAMED_ROW(ID, name, ops, properties)
+ *       the same, but --lookup does not name it: it looks in what a request brings itself, or
+ *       guesses by a folder that --head names.
  *
  * The ops are defined in the drafter's file. The properties are those of struct drafter_row. The
  * name is also the label in metrics, which has the order of the rows; struct planner_offer's
@@ -20,7 +21,7 @@
  * too. */
 #pragma once
 
-#define DRAFTERS(MODEL_ROW, DEFAULT_ROW, LOOKUP_ROW, REQUEST_ROW)                           \
+#define DRAFTERS(MODEL_ROW, DEFAULT_ROW, LOOKUP_ROW, UNNAMED_ROW)                           \
     MODEL_ROW(MODEL, "model", model_draft_ops, "", .has_tokenizer = true)                   \
     MODEL_ROW(HEAD, "head", head_draft_ops, "head:", .has_tokenizer = false)                \
     DEFAULT_ROW(SESSION, "session", session_lookup_ops, "",                                 \
@@ -35,7 +36,9 @@
     LOOKUP_ROW(LOOKAHEAD, "lookahead", lookahead_lookup_ops, "",                            \
                "n-grams from further rows of a step, where these cost next to nothing",     \
                .source = LOOKUP_ELSEWHERE)                                                  \
-    REQUEST_ROW(PREDICTION, "prediction", prediction_lookup_ops, .source = LOOKUP_MADE_TEXTS)
+    UNNAMED_ROW(PREDICTION, "prediction", prediction_lookup_ops, .is_of_request = true,     \
+                .source = LOOKUP_MADE_TEXTS)                                                \
+    UNNAMED_ROW(PASS, "pass", pass_lookup_ops, .is_of_head = true, .source = LOOKUP_ELSEWHERE)
 
 struct model_draft_ops;
 struct lookup_ops;

@@ -20,7 +20,7 @@ static int read_list(const char *lookup, struct name_list_item *items, int *n, s
     int numbers[N_DRAFTERS], n_names = 0;
     for (int i = 0; i < N_DRAFTERS; i++) {
         const struct drafter_row *row = &drafter_rows[i];
-        if (!row->lookup || row->is_of_request) continue;
+        if (!row->lookup || row->is_of_request || row->is_of_head) continue;
         numbers[n_names] = i;
         names[n_names++] = (struct name_list_name){row->name, row->takes_file};
     }
@@ -74,6 +74,11 @@ int drafters_open(struct drafters *d, struct drafter *model, const struct lookup
     for (int i = 0; options->reads_predictions && i < N_DRAFTERS; i++) {
         if (!drafter_rows[i].is_of_request) continue;
         TRY(open_finder(d, &drafter_rows[i], "", 0, options, err));
+    }
+    for (int i = 0; options->look_ahead && i < N_DRAFTERS; i++) {
+        if (!drafter_rows[i].is_of_head) continue;
+        TRY(open_finder(d, &drafter_rows[i], options->look_ahead, strlen(options->look_ahead),
+                        options, err));
     }
 out:
     if (rc) drafters_close(d);
@@ -155,6 +160,9 @@ struct drafter *drafters_first(const struct drafters *d)
 {
     if (d->model) return d->model;
     for (int i = 0; i < d->n_finders; i++) {
+        if (d->finders[i]->row->is_of_head) return d->finders[i];
+    }
+    for (int i = 0; i < d->n_finders; i++) {
         if (d->finders[i]->row->source == LOOKUP_OWN_TEXT) return d->finders[i];
     }
     return NULL;
@@ -201,6 +209,30 @@ void drafters_observe_rows(struct drafters *d, const struct sequence *seq,
     for (int i = 0; i < d->n_finders; i++) {
         const struct lookup_extra_ops *extra = &d->finders[i]->row->lookup->extra;
         if (extra->observe_rows) extra->observe_rows(d->finders[i], seq, rows);
+    }
+}
+
+int drafters_check_look_ahead(const struct drafters *d, const struct look_ahead_key *held,
+                              struct error *err)
+{
+    const struct drafter *finder = drafters_look_ahead(d);
+    return finder ? finder->row->lookup->extra.check_look_ahead(finder, held, err) : 0;
+}
+
+const struct drafter *drafters_look_ahead(const struct drafters *d)
+{
+    for (int i = 0; i < d->n_finders; i++) {
+        if (d->finders[i]->row->lookup->extra.look_ahead) return d->finders[i];
+    }
+    return NULL;
+}
+
+void drafters_observe_look_ahead(struct drafters *d, const struct sequence *seq,
+                                 const struct look_ahead_said *said)
+{
+    for (int i = 0; i < d->n_finders; i++) {
+        const struct lookup_extra_ops *extra = &d->finders[i]->row->lookup->extra;
+        if (extra->observe_look_ahead) extra->observe_look_ahead(d->finders[i], seq, said);
     }
 }
 

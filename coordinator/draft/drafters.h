@@ -21,12 +21,14 @@ struct lookup_options {
     int n_sequences;        /* slots */
     int store_tokens;       /* room of "store" */
     bool reads_predictions; /* there is a finder for them, too */
+    const char *look_ahead; /* folder of look-ahead embeddings to guess by; NULL = none */
     bool is_shared;         /* what texts of one API key have taught may be used for all */
     const struct tokenizer *tok;
 };
 
 /* Opens finders. model: lent, NULL = none. Errors: ERR_NO_MEMORY; of a datastore those of
- * datastore_open, and ERR_ARGUMENT it is for another tokenizer. */
+ * datastore_open, and ERR_ARGUMENT it is for another tokenizer; of look-ahead embeddings those of
+ * look_ahead_open. */
 int drafters_open(struct drafters *drafters, struct drafter *model,
                   const struct lookup_options *options, struct error *err);
 /* Closes the finders. */
@@ -50,7 +52,7 @@ bool drafters_look_up(const struct drafters *drafters);
 #define DRAFTERS_OWN_K_NEEDS "a K of its own needs a draft model or --lookup " LOOKUP_DEFAULT
 
 /* The drafter of sequences whose K is their own: the model, otherwise a finder that depends on
- * nothing but their text; NULL: none. */
+ * nothing but their text, or on the look-ahead tokens that every round has for them; NULL: none. */
 struct drafter *drafters_first(const struct drafters *drafters);
 
 /* True if the sequence's request brings something that a finder looks in, and that may be looked in
@@ -79,6 +81,17 @@ void drafters_observe_text(struct drafters *drafters, const struct sequence *seq
 bool drafters_observes(const struct drafters *drafters);
 void drafters_observe_rows(struct drafters *drafters, const struct sequence *seq,
                            const struct draft_rows *rows);
+
+/* Errors: ERR_UNSUPPORTED a finder guesses by other look-ahead embeddings than the target's
+ * workers hold. */
+int drafters_check_look_ahead(const struct drafters *drafters, const struct look_ahead_key *held,
+                              struct error *err);
+
+/* The finder that guesses by look-ahead tokens; NULL: there is none. */
+const struct drafter *drafters_look_ahead(const struct drafters *drafters);
+/* The round is over: what the look-ahead tokens of its step have said, as in struct lookup_ops. */
+void drafters_observe_look_ahead(struct drafters *drafters, const struct sequence *seq,
+                                 const struct look_ahead_said *said);
 
 /* The first finder that has extra rows, and the first one that can continue from guesses; NULL:
  * there is none. */

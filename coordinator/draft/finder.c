@@ -4,6 +4,7 @@
 #include "coordinator/draft/finder.h"
 #include "coordinator/draft/lookup.h"
 #include "coordinator/sequence/sequence.h"
+#include "speculation/accept/multi_draft.h"
 
 /* A distribution with its arrays. */
 struct one_hot {
@@ -24,6 +25,22 @@ static struct one_hot *make_one_hots(const int32_t *tokens, int n, struct arena 
         made[i].dist = (struct sparse_dist){1, &made[i].id, &made[i].p};
     }
     return made;
+}
+
+bool finder_draws(const struct sequence *seq)
+{
+    return seq->rule->judges_q && seq->sampling.temperature > 0;
+}
+
+void finder_draw(const struct rng_address *at, int n_wanted, struct finder_guess *guess)
+{
+    const struct sparse_dist *q = &guess->q;
+    if (n_wanted > q->n) n_wanted = q->n;
+    for (guess->n = 0; guess->n < n_wanted; guess->n++) {
+        double u = rng_uniform(at, RNG_DRAFT, (uint32_t)guess->n);
+        guess->tokens[guess->n] = multi_draft_draw(q, guess->tokens, guess->n, u);
+        if (guess->tokens[guess->n] < 0) return;
+    }
 }
 
 void finder_begin(struct draft_lane *lane)

@@ -9,6 +9,7 @@
 
 struct draft_lane;
 struct arena;
+struct rng_address;
 struct sequence;
 
 /* Tokens found for a place of a text: a guess, then its siblings. */
@@ -29,6 +30,13 @@ static inline int finder_count_known(int n_vocab, const int32_t *tokens, int n)
     }
     return n_known;
 }
+
+/* True if a sequence's guesses are drawn, by a finder that has a q for them: its rule judges q. */
+bool finder_draws(const struct sequence *seq);
+
+/* Draws n_wanted tokens of guess->q, which is set, or as many as it has, without replacement, with
+ * the coins that a draft model would use. Every guess that is drawn must be sent. */
+void finder_draw(const struct rng_address *at, int n_wanted, struct finder_guess *guess);
 
 /* The lane's guesses begin, without an error. */
 void finder_begin(struct draft_lane *lane);

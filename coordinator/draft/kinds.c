@@ -10,10 +10,10 @@
     {.name = (own_name), .model = &(ops), .prefix = (own_prefix), __VA_ARGS__},
 #define ROW_OF_LOOKUP(id, own_name, ops, argument, help, ...) \
     {.name = (own_name), .lookup = &(ops), .takes_file = sizeof(argument) > 1, __VA_ARGS__},
-#define ROW_OF_REQUEST(id, own_name, ops, ...) \
-    {.name = (own_name), .lookup = &(ops), .is_of_request = true, __VA_ARGS__},
+#define ROW_WITHOUT_NAME(id, own_name, ops, ...) \
+    {.name = (own_name), .lookup = &(ops), __VA_ARGS__},
 const struct drafter_row drafter_rows[N_DRAFTERS] = {
-    DRAFTERS(ROW_OF_MODEL, ROW_OF_LOOKUP, ROW_OF_LOOKUP, ROW_OF_REQUEST)};
+    DRAFTERS(ROW_OF_MODEL, ROW_OF_LOOKUP, ROW_OF_LOOKUP, ROW_WITHOUT_NAME)};
 
 const struct drafter_row *drafter_find(const char *name)
 {

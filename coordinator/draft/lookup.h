@@ -4,6 +4,7 @@
 #pragma once
 
 #include "coordinator/draft/drafter.h"
+#include "model/logits/look_ahead_key.h"
 #include "speculation/rows/target_row.h"
 
 /* Rows of the target in a round: row i is p after the text that leads to before[i], which follows
@@ -12,6 +13,29 @@
 struct draft_rows {
     const struct target_row *rows; /* [n] */
     const int32_t *before, *parents;
+    int n;
+};
+
+/* Chains of look-ahead tokens that are to be in a step. They are no guesses: the row of token i,
+ * from 0 on, says what comes i + 2 places after the token that the chain follows. The token in
+ * between is the one that this round draws. All chains begin with the same tokens, whose ids follow
+ * the target's vocabulary (model/look_ahead.h). */
+struct look_ahead_wish {
+    int length; /* tokens of a chain, 1 .. DRAFT_MAX */
+    int n_top;  /* best tokens that are wanted of each row */
+    /* After how many guesses of the lane's chain of k, [k + 1] different numbers: first after which
+     * the text most likely ends, where the next round goes on. */
+    uint8_t places[DRAFT_MAX + 1];
+    /* Tokens that the next round is expected to have more with a chain at the first place alone. */
+    float worth;
+};
+
+/* Rows of a round's look-ahead tokens. */
+struct look_ahead_said {
+    int k, n_accepted; /* guesses of the lane's chain, and those that stay */
+    /* [n] rows of those after the last accepted guess, with `top_ids`; n = 0: there were none, or
+     * the text went on beside the chain. */
+    const struct target_row *rows;
     int n;
 };
 
@@ -49,6 +73,22 @@ struct lookup_extra_ops {
     /* A round has committed what the target says in *rows: the finder may learn from it. */
     void (*observe_rows)(struct drafter *finder, const struct sequence *seq,
                          const struct draft_rows *rows);
+
+    /* The three of a finder that guesses by look-ahead tokens. */
+
+    /* Errors: ERR_UNSUPPORTED the target's workers hold other embeddings, or none. */
+    int (*check_look_ahead)(const struct drafter *finder, const struct look_ahead_key *held,
+                            struct error *err);
+
+    /* Which of them are of use in a step that checks a chain of k guesses, any drafter's. It
+     * depends on the sequence alone. */
+    void (*look_ahead)(const struct drafter *finder, const struct sequence *seq, int k,
+                       struct look_ahead_wish *wish);
+
+    /* A round is over, whether it had any or not. Its tokens are committed, so that no guess
+     * depends on coins that judge it. */
+    void (*observe_look_ahead)(struct drafter *finder, const struct sequence *seq,
+                               const struct look_ahead_said *said);
 };
 
 /* The verbs of a finder. */

@@ -173,6 +173,7 @@ static int adopt_group(struct engine *e, struct error *err)
     check_waiting(e, d);
     const struct drafters of_head = {.model = e->head};
     TRY(drafters_check_target(e->head ? &of_head : e->options.drafters, d->n_layers, d->dim, err));
+    TRY(drafters_check_look_ahead(e->options.drafters, &d->look_ahead, err));
     TRY(name_group(e, d, err));
     struct drafter *model = e->head ? e->head : e->options.drafters->model;
     if (model && !groups_are_alike(&e->planner_group, d)) drafter_forget_target(model);

@@ -50,7 +50,8 @@ static void take_path(struct round *r, struct round_lane *lane, const struct tre
     a->ids[a->n] = result->next;
     lane->path = guess_tree_path(draft, result->path, a->n);
     if (!lane->plan.tails) return;
-    int path = a->n > 0 ? lane->layout.first_path[result->path[a->n - 1]] : 0;
+    int last = a->n > 0 ? round_fed_node(lane, result->path[a->n - 1]) : -1;
+    int path = last >= 0 ? lane->layout.first_path[last] : 0;
     int changed =
         block_tails_accept(lane->plan.tails, &seq->target_blocks, r->tools->target_pool, path);
     if (seq->n_blocks_sent > changed) seq->n_blocks_sent = changed;

@@ -209,6 +209,7 @@ int round_commit(struct round *r, struct round_lane *lane, const struct round_ac
         TRY(commit(r, lane, a, err));
         lane->is_committed = true;
         observe(r, lane, a->all_rows);
+        round_show_look_ahead(r, lane, a->all_rows);
         note_commit(r, lane, n_before, last_us);
         int64_t now_us = clock_now_us();
         if (is_first) {

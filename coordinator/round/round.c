@@ -90,6 +90,7 @@ void round_plan(struct round *r, struct sequence **seqs, int n)
         lane->plan = r->plan.lanes[i];
         lane->seq = seq;
         guess_tree_begin(&lane->draft, seq->n_tokens);
+        lane->fed = &lane->draft;
         lane->n_wants = lane->n_accepted = 0;
         lane->is_committed = false;
         lane->err.code = 0;

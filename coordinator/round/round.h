@@ -14,8 +14,11 @@
 struct round_lane {
     struct lane_plan plan;
     struct sequence *seq;
-    struct guess_tree draft;   /* once it is in the step, in the step's order */
-    struct tree_layout layout; /* of the draft, if it is more than a chain; otherwise zero */
+    struct guess_tree draft; /* once it is in the step, in the step's order */
+    /* In the step's order: the draft or, where there are look-ahead tokens besides, a copy of it
+     * with these. */
+    const struct guess_tree *fed;
+    struct tree_layout layout; /* of `fed`, if it is more than a chain; otherwise zero */
     int step_lane;             /* its index in the step; -1: it is not in it */
     int first_want, n_wants;
     int append_evidence;     /* of the draft's appended guesses */
@@ -38,6 +41,9 @@ static inline int round_n_own(const struct round_lane *lane)
 {
     return lane->draft.n_chain - guess_tree_count(&lane->draft, GUESS_APPENDED);
 }
+
+/* The node of `fed` that is a guess of the draft; -1: of -1, the last committed token. */
+int round_fed_node(const struct round_lane *lane, int node);
 
 /* Result of a round for one lane. */
 struct round_accepted {
@@ -113,6 +119,16 @@ int round_merge(struct round *r, struct error *err);
 /* True if the lane has an answer; not if it failed before the step, if its job has ended since, or
  * if the ranks have refused its part, which ends it. */
 bool round_take_answer(struct round *r, struct round_lane *lane);
+
+/* coordinator/round/look_ahead.c: sets lane->fed to the draft, which is sorted, with the look-ahead
+ * tokens that are planned. Errors: ERR_NO_MEMORY. */
+int round_feed_look_ahead(struct round *r, struct round_lane *lane, struct error *err);
+/* Lists the rows of the lane's look-ahead tokens after those of its guesses. */
+void round_want_look_ahead(struct round *r, const struct round_lane *lane);
+/* Shows the finder that guesses by them what those have said after which the text goes on; its
+ * tokens are committed. all_rows: of struct round_accepted. */
+void round_show_look_ahead(struct round *r, const struct round_lane *lane,
+                           const struct target_row *all_rows);
 
 /* coordinator/round/features.c: the step's tokens whose features are wanted, of the lanes that are
  * in it. */

@@ -8,6 +8,15 @@
 #include "coordinator/sequence/sequence.h"
 #include "speculation/accept/multi_draft.h"
 
+static bool is_chain(const struct guess_tree *tree)
+{
+    int i = 0;
+    while (i < tree->n && tree->parents[i] == i - 1) {
+        i++;
+    }
+    return i == tree->n;
+}
+
 /* Tokens n_target_kv .. of the sequence, then the guesses in depth-first order. There are no more
  * of them than were planned, because how many there are must not depend on their values; where
  * siblings follow q, this was decided before they were drawn. What was set aside of KV is for a
@@ -20,27 +29,29 @@ static int fill_lane(struct round *r, struct round_lane *lane, struct error *err
     struct guess_tree *draft = &lane->draft;
     struct block_tails *tails = lane->plan.tails;
     int n_fed = lane->plan.n_tokens, rc = 0;
-    int32_t *tokens = arena_take(&r->arena, (size_t)n_fed + (size_t)draft->n, sizeof *tokens);
-    if (!tokens) return error_set(err, ERR_NO_MEMORY, "no room for the tokens of a step");
     guess_tree_sort(draft);
+    TRY(round_feed_look_ahead(r, lane, err));
+    const struct guess_tree *fed = lane->fed;
+    int32_t *tokens = arena_take(&r->arena, (size_t)n_fed + (size_t)fed->n, sizeof *tokens);
+    if (!tokens) return error_set(err, ERR_NO_MEMORY, "no room for the tokens of a step");
     memcpy(tokens, seq->tokens + seq->n_target_kv, (size_t)n_fed * sizeof *tokens);
-    memcpy(tokens + n_fed, draft->tokens, (size_t)draft->n * sizeof *tokens);
+    memcpy(tokens + n_fed, fed->tokens, (size_t)fed->n * sizeof *tokens);
     *step_lane = (struct step_lane){
         .slot = seq->slot,
         .position = seq->n_target_kv,
-        .n_tokens = n_fed + draft->n,
+        .n_tokens = n_fed + fed->n,
         .tokens = tokens,
-        .n_draft = draft->n,
+        .n_draft = fed->n,
         .first_block = seq->n_blocks_sent,
         .n_blocks = seq->target_blocks.n - seq->n_blocks_sent,
         .blocks = seq->target_blocks.blocks + seq->n_blocks_sent,
     };
     lane->layout = (struct tree_layout){0};
     if (tails) block_tails_release(tails, pool);
-    if (draft->n == draft->n_chain) goto out;
-    TRY(tree_layout_init(&lane->layout, draft->parents, draft->n, err));
+    if (is_chain(fed)) goto out;
+    TRY(tree_layout_init(&lane->layout, fed->parents, fed->n, err));
     TRY(block_tails_reserve(tails, pool, &seq->target_blocks, &lane->layout, seq->n_tokens, err));
-    step_lane->parents = draft->parents;
+    step_lane->parents = fed->parents;
     step_lane->n_tails = tails->n;
     step_lane->tails = tails->blocks;
 out:
@@ -69,7 +80,7 @@ static int list_wants(struct round *r, struct round_lane *lane, struct error *er
         if (seq->edits) TRY(edits_at(seq->edits, before, n_before, &r->arena, &edits, err));
         *want = (struct lane_want){
             .lane = lane->step_lane,
-            .index = lane->plan.n_tokens - 1 + i,
+            .index = lane->plan.n_tokens + round_fed_node(lane, i - 1),
             .want =
                 {
                     .rule = seq->rule,
@@ -85,6 +96,7 @@ static int list_wants(struct round *r, struct round_lane *lane, struct error *er
         };
         TRY(multi_draft_want(draft, i - 1, &r->arena, &want->want, err));
     }
+    if (lane->plan.is_last) round_want_look_ahead(r, lane);
     lane->n_wants = r->n_wants - lane->first_want;
 out:
     return rc;
@@ -94,7 +106,9 @@ int round_build(struct round *r, struct error *err)
 {
     int n_wants = 0;
     for (int i = 0; i < r->n_lanes; i++) {
-        n_wants += r->lanes[i].plan.n_scored + r->lanes[i].draft.n + 1;
+        const struct lane_plan *plan = &r->lanes[i].plan;
+        n_wants += plan->n_scored + r->lanes[i].draft.n + 1;
+        n_wants += lane_look_ahead_rows(&plan->look_ahead);
     }
     r->n_wants = r->n_tokens = r->n_step_lanes = 0;
     r->wants = arena_take(&r->arena, (size_t)n_wants, sizeof *r->wants);

@@ -68,6 +68,14 @@ struct drafter *planning_request_finder(const struct planning *planning, const s
 /* Gives windows to planned lanes of the plan, lanes[n], whose guesses are chosen. */
 void planning_open_windows(struct planning *planning, struct lane_plan **lanes, int n);
 
+/* Chooses the look-ahead tokens of a sequence with a K of its own, beside a chain of k guesses: all
+ * that its step has room for, so that they do not depend on company. */
+void planning_look_ahead_own(const struct planning *planning, const struct sequence *seq, int k,
+                             struct lane_look_ahead *look_ahead);
+/* Gives look-ahead tokens to planned lanes of the plan, lanes[n], whose guesses are chosen, as far
+ * as they are expected to be worth their rows. */
+void planning_share_look_ahead(struct planning *planning, struct lane_plan **lanes, int n);
+
 /* Chooses what the draft reads of prompts in this round. */
 void planning_read(struct planning *planning);
 

@@ -25,6 +25,14 @@ struct lane_found {
     int32_t tokens[FORESEEN_MAX]; /* [n] */
 };
 
+/* Look-ahead tokens of a step: chains of them after the text (place 0) and after the first guesses
+ * of the lane's chain, as many as a place says. Places beyond the guesses that come have none. */
+struct lane_look_ahead {
+    int length, n; /* tokens of a chain; chains */
+    int n_top;     /* best tokens that are wanted of each row */
+    uint8_t places[DRAFT_MAX + 1];
+};
+
 /* One sequence's share of a step. */
 struct lane_plan {
     struct sequence *seq;
@@ -43,6 +51,7 @@ struct lane_plan {
     struct planner_branch branch; /* of the tree's branch, if it is not a window */
     /* The branch is a window: tokens of this finder that are checked for what their rows teach. */
     const struct drafter *window;
+    struct lane_look_ahead look_ahead;
     int n_found;
     struct lane_found found[PLANNER_FINDERS];
     struct block_tails *tails; /* set aside for all that is beside path 0; NULL: there are none */
@@ -55,6 +64,15 @@ static inline int lane_plan_k(const struct lane_plan *lane)
 {
     return lane->tree.n_chain - guess_tree_count(&lane->tree, GUESS_APPENDED);
 }
+
+static inline int lane_look_ahead_rows(const struct lane_look_ahead *look_ahead)
+{
+    return look_ahead->n * look_ahead->length;
+}
+
+/* Adds the tokens to a tree of guesses, of which first_id is the first: a plan has -1. */
+void lane_look_ahead_add(const struct lane_look_ahead *look_ahead, int32_t first_id,
+                         struct guess_tree *tree);
 
 struct round_plan {
     struct lane_plan lanes[SEQUENCES_MAX];

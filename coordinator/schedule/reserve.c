@@ -265,20 +265,23 @@ static void reserve_appended(struct planning *p, struct lane_plan *lane)
     }
 }
 
-/* Path 0 goes on with the branch where the chain is the beginning of that. */
-static int branch_end(const struct lane_plan *lane, int n_branch)
+/* The end of path 0. It goes on with the branch where the chain is the beginning of that; and with
+ * look-ahead tokens, which are after fewer guesses than planned where no more come. */
+static int path_end(const struct lane_plan *lane, const struct tree_layout *shape)
 {
-    return lane->seq->n_target_kv + lane->n_tokens + n_branch;
+    int n = guess_tree_count(&lane->tree, GUESS_BRANCH);
+    if (lane->look_ahead.n > 0 && n < tree_layout_levels(shape)) n = tree_layout_levels(shape);
+    return lane->seq->n_target_kv + lane->n_tokens + n;
 }
 
 /* True if there are blocks for path 0 and for the tails. It is asked before any is taken: otherwise
  * those of path 0 would stay with a sequence that gets no tails, and published ones would have been
  * forgotten for them. */
-static bool has_blocks(const struct planning *p, const struct lane_plan *lane, int n_branch,
+static bool has_blocks(const struct planning *p, const struct lane_plan *lane, int end,
                        const struct tree_layout *shape)
 {
     const struct block_pool *pool = p->s->target_pool;
-    int n = block_table_lacks(&lane->seq->target_blocks, pool, branch_end(lane, n_branch));
+    int n = block_table_lacks(&lane->seq->target_blocks, pool, end);
     n += tree_layout_tails(shape, lane->seq->n_tokens, pool->block_tokens);
     return n <= block_pool_room(pool);
 }
@@ -286,19 +289,19 @@ static bool has_blocks(const struct planning *p, const struct lane_plan *lane, i
 /* Blocks for all of the lane's tree that is beside path 0. False: there are not enough. */
 static bool reserve_tree(struct planning *p, struct lane_plan *lane)
 {
-    if (lane->tree.n == lane->tree.n_chain) return true;
+    if (lane->tree.n == lane->tree.n_chain && lane->look_ahead.n == 0) return true;
     struct guess_tree largest = lane->tree;
     struct tree_layout shape;
     struct error err;
     struct block_pool *pool = p->s->target_pool;
     struct block_table *table = &lane->seq->target_blocks;
     struct block_tails *tails = &p->plan->tails[p->plan->n_tails];
-    int n_branch = guess_tree_count(&lane->tree, GUESS_BRANCH);
     if (lane->follows_q) guess_tree_pack(&lane->tree, &largest);
+    lane_look_ahead_add(&lane->look_ahead, -1, &largest);
     guess_tree_sort(&largest);
     if (tree_layout_init(&shape, largest.parents, largest.n, &err) ||
-        !has_blocks(p, lane, n_branch, &shape) ||
-        block_table_reach(table, pool, branch_end(lane, n_branch), &err) ||
+        !has_blocks(p, lane, path_end(lane, &shape), &shape) ||
+        block_table_reach(table, pool, path_end(lane, &shape), &err) ||
         block_tails_reserve(tails, pool, table, &shape, lane->seq->n_tokens, &err)) {
         return false;
     }
@@ -308,12 +311,17 @@ static bool reserve_tree(struct planning *p, struct lane_plan *lane)
 }
 
 /* Siblings and branches get what is left when all lanes have what they need: nobody loses a place
- * for them. Where there are not enough for any tree that may follow q, it is the planned one.
- * Guesses after siblings give way first, and a window gives way to siblings. */
+ * for them. Look-ahead tokens give way first. Where there are not enough for any tree that may
+ * follow q, it is the planned one. Guesses after siblings give way next, and a window gives way to
+ * siblings. */
 static void reserve_siblings(struct planning *p, struct lane_plan *lane)
 {
     lane->tails = NULL;
     if (reserve_tree(p, lane)) return;
+    if (lane->look_ahead.n > 0) {
+        lane->look_ahead.n = 0;
+        if (reserve_tree(p, lane)) return;
+    }
     bool follows_q = lane->follows_q;
     lane->follows_q = false;
     if (follows_q && reserve_tree(p, lane)) return;

@@ -54,7 +54,14 @@ struct own_guesses {
     bool reads_first;        /* the drafter has more to read before it guesses */
     struct drafter *drafter; /* that makes them */
     struct planner_offer offer;
+    struct lane_look_ahead look_ahead;
 };
+
+/* Rows besides the one of the last committed token. */
+static int own_rows(const struct own_guesses *own)
+{
+    return own->k + lane_look_ahead_rows(&own->look_ahead);
+}
 
 /* Without a model the first finder guesses, where it finds something. */
 static void choose_found(const struct planning *p, struct sequence *seq, struct own_guesses *own)
@@ -69,12 +76,9 @@ static void choose_found(const struct planning *p, struct sequence *seq, struct 
     own->k = planner_own_k(&seq->planner_state, planning_guess_room(p, seq));
 }
 
-/* K of a sequence whose strategy does not leave it to the planner, and who guesses; of others, no
- * guesses. */
-static struct own_guesses choose_own(const struct planning *p, struct sequence *seq)
+static struct own_guesses choose_guesses(const struct planning *p, struct sequence *seq)
 {
     struct own_guesses own = {0};
-    if (planning_is_planned(seq)) return own;
     own.drafter = planning_request_finder(p, seq, &own.offer);
     if (own.drafter) {
         own.k = planner_own_k(&seq->planner_state, planning_guess_room(p, seq));
@@ -91,19 +95,31 @@ static struct own_guesses choose_own(const struct planning *p, struct sequence *
     return own;
 }
 
+/* K of a sequence whose strategy does not leave it to the planner, and who guesses; of others, no
+ * guesses. */
+static struct own_guesses choose_own(const struct planning *p, struct sequence *seq)
+{
+    struct own_guesses own = {0};
+    if (planning_is_planned(seq)) return own;
+    own = choose_guesses(p, seq);
+    planning_look_ahead_own(p, seq, own.k, &own.look_ahead);
+    return own;
+}
+
 static struct lane_plan *add_lane(struct planning *p, struct sequence *seq, int n_tokens,
                                   const struct own_guesses *own)
 {
     struct lane_plan *lane = &p->plan->lanes[p->plan->n_lanes++];
     bool is_last = n_tokens == n_unread(seq) && !seq->is_score;
-    *lane = (struct lane_plan){.seq = seq, .n_tokens = n_tokens, .is_last = is_last};
+    *lane = (struct lane_plan){
+        .seq = seq, .n_tokens = n_tokens, .look_ahead = own->look_ahead, .is_last = is_last};
     guess_tree_plan(&lane->tree, own->k, GUESS_CHAIN);
     if (own->k > 0) {
         lane->offer = own->offer;
         lane->drafter = own->drafter;
     }
-    p->n_tokens -= n_tokens + own->k;
-    p->n_rows -= is_last ? own->k + 1 : 0;
+    p->n_tokens -= n_tokens + own_rows(own);
+    p->n_rows -= is_last ? own_rows(own) + 1 : 0;
     p->plan->n_tokens += n_tokens;
     return lane;
 }
@@ -157,7 +173,8 @@ static void plan_decoding(struct planning *p, int n_feeding)
     for (int i = 0; i < n; i++) {
         const struct own_guesses own = choose_own(p, list[i]);
         if (own.k > 0 && own.reads_first) continue;
-        if (own.k + 1 <= p->n_tokens - kept_tokens && own.k + 1 <= p->n_rows - kept_rows) {
+        int n_rows = 1 + own_rows(&own);
+        if (n_rows <= p->n_tokens - kept_tokens && n_rows <= p->n_rows - kept_rows) {
             add_lane(p, list[i], 1, &own);
             p->n_decoding++;
         }
@@ -198,8 +215,9 @@ static int scored_room(const struct planning *p, const struct sequence *seq)
 static bool must_wait_for_draft(const struct planning *p, const struct sequence *seq,
                                 const struct own_guesses *own, int n_rows)
 {
-    int k = own->k;
-    return k > 0 && (own->reads_first || k + 1 > n_rows || n_unread(seq) + k > p->n_tokens);
+    int n = own_rows(own);
+    if (own->k > 0 && own->reads_first) return true;
+    return n > 0 && (n + 1 > n_rows || n_unread(seq) + n > p->n_tokens);
 }
 
 /* A text that is read again, because it lost its place, had guesses after its last token: the last
@@ -225,6 +243,7 @@ static void plan_prompt(struct planning *p, struct sequence *seq, int room)
         if (n_rows < 1 || must_wait_for_draft(p, seq, &own, n_rows)) {
             n--;
             own.k = 0;
+            own.look_ahead.n = 0;
         }
     }
     if (n <= 0) return;
@@ -425,7 +444,7 @@ static int load_of(const struct lane_plan *lane, struct planner_load *load)
         if (tree->marks[i] & without) continue;
         load->n_guessing[guess_tree_place(tree, i)]++;
     }
-    return lane->n_tokens + tree->n;
+    return lane->n_tokens + tree->n + lane_look_ahead_rows(&lane->look_ahead);
 }
 
 /* Texts that go on reading a prompt after this step. */
@@ -482,6 +501,7 @@ static void plan_guesses(struct planning *p)
     for (int i = 0; i < n; i++) {
         make_room_after(p, owners[i]);
     }
+    planning_share_look_ahead(p, owners, n);
     planning_open_windows(p, owners, n);
 }
 

@@ -110,6 +110,7 @@ struct lane_want {
     int lane, index;
     struct target_want want;
     const struct row_wish *wish; /* what to ask instead; the row is not merged. NULL: by the want */
+    bool decides_nothing;        /* without an answer the row alone has failed, and not its lane */
 };
 
 /* One step whose rows become p. */

@@ -303,6 +303,7 @@ int target_verify_merge(struct target *t, const struct target_query *query, stru
     result->feature_dim = target_description(t)->dim;
     for (int w = 0; w < query->n_wants; w++) {
         const struct error *failure = result->rows[w].failure;
+        if (query->wants[w].decides_nothing) continue;
         if (failure) result->lane_errors[query->wants[w].lane] = failure;
     }
 out:

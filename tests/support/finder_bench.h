@@ -11,6 +11,9 @@ enum { CAPACITY = 1024, BLOCK = 16, SLOTS = 3, K = 8, VOCAB = 4096 };
 
 static const struct end_ids no_ends;
 
+/* The folder of look-ahead embeddings of the benches that are set up next; NULL: none. */
+static const char *bench_look_ahead;
+
 struct bench {
     struct tokenizer *tok;
     struct block_pool pool;
@@ -36,6 +39,7 @@ static inline void setup_with_room(struct bench *b, const char *lookup, bool is_
                                            .n_sequences = SLOTS,
                                            .store_tokens = 4096,
                                            .is_shared = is_shared,
+                                           .look_ahead = bench_look_ahead,
                                            .tok = b->tok};
     CHECK_OK(drafters_open(&b->drafters, NULL, &options, &err));
     CHECK_OK(arena_open(&b->arena, 1 << 20, &err));

@@ -25,6 +25,9 @@ enum {
     WORLD_ROW_US = 400
 };
 
+/* The folder of look-ahead embeddings of the worlds that are opened next; NULL: none. */
+static const char *world_look_ahead;
+
 struct world_options {
     int max_step_tokens, max_step_rows, n_blocks;
     int n_draft_blocks; /* 0 = no draft */
@@ -87,8 +90,11 @@ static inline void world_open_with(struct world *w, const struct world_options *
         .support = 16,
         .kv_tokens = options->n_draft_blocks * WORLD_BLOCK};
     if (options->n_draft_blocks) CHECK_OK(drafter_open(&w->drafter, &draft, w->tok, &err));
-    const struct lookup_options lookups = {
-        .lookup = lookup, .n_sequences = options->n_places, .store_tokens = 4096, .tok = w->tok};
+    const struct lookup_options lookups = {.lookup = lookup,
+                                           .n_sequences = options->n_places,
+                                           .store_tokens = 4096,
+                                           .look_ahead = world_look_ahead,
+                                           .tok = w->tok};
     CHECK_OK(drafters_open(&w->drafters, w->drafter, &lookups, &err));
     drafters_set_vocabulary(&w->drafters, WORLD_VOCAB);
     w->scheduler = (struct scheduler){.target = &w->target,
@@ -340,6 +346,35 @@ static inline void world_check_reserved(const struct world *w, const struct lane
     ck_assert(before.n_free == after.n_free && before.n_cached == after.n_cached);
 }
 
+/* Chains of look-ahead tokens are after different guesses of the chain, within what a tree may have
+ * and before the end of the text, and there is KV for all of them. */
+static inline void world_check_look_ahead(const struct world *w, const struct lane_plan *lane)
+{
+    const struct lane_look_ahead *l = &lane->look_ahead;
+    const struct sequence *seq = lane->seq;
+    struct guess_tree tree = lane->tree;
+    struct tree_layout shape;
+    struct error err;
+    bool has[DRAFT_MAX + 1] = {false};
+    if (l->n == 0) return;
+    ck_assert(drafters_look_ahead(&w->drafters) && lane->is_last && !seq->is_score);
+    ck_assert(l->length > 0 && l->length <= seq->n_draft && lane->tails);
+    for (int i = 0; i < l->n; i++) {
+        ck_assert(l->places[i] <= DRAFT_MAX - l->length && !has[l->places[i]]);
+        ck_assert(seq->n_tokens + l->places[i] + l->length < seq->end);
+        has[l->places[i]] = true;
+        int end = seq->n_target_kv + lane->n_tokens + l->length;
+        ck_assert(block_table_lacks(&seq->target_blocks, &w->pool, end) == 0);
+    }
+    lane_look_ahead_add(l, WORLD_VOCAB, &tree);
+    ck_assert_int_le(tree.n, lane->tree.n + l->n * l->length);
+    guess_tree_sort(&tree);
+    CHECK_OK(tree_layout_init(&shape, tree.parents, tree.n, &err));
+    ck_assert_int_le(tree_layout_tails(&shape, seq->n_tokens, WORLD_BLOCK), lane->tails->n);
+    int end = seq->n_target_kv + lane->n_tokens + shape.leaf_depth[0] + 1;
+    ck_assert(block_table_lacks(&seq->target_blocks, &w->pool, end) == 0);
+}
+
 /* Rows of exactly the tokens that have no score so far. */
 static inline void world_check_scored(const struct lane_plan *lane)
 {
@@ -361,6 +396,7 @@ static inline void world_check_lane(const struct world *w, const struct lane_pla
     ck_assert(lane->is_last == (lane->n_tokens == n_unread && !seq->is_score));
     world_check_k(w, lane);
     world_check_reserved(w, lane);
+    world_check_look_ahead(w, lane);
     world_check_scored(lane);
     /* Every token of a prompt that is scored is fed with its row. */
     if (sequence_scores_prompt(seq) && seq->n_scored < seq->n_prompt) {
@@ -418,7 +454,7 @@ static inline void world_check_plan(const struct world *w)
         world_check_lane(w, lane);
         n_committed += lane->n_tokens;
         n_prompt += lane->n_tokens - lane->is_last;
-        int n_guesses = lane->tree.n;
+        int n_guesses = lane->tree.n + lane_look_ahead_rows(&lane->look_ahead);
         n_tokens += lane->n_tokens + n_guesses;
         n_rows += lane->n_scored + (lane->is_last ? n_guesses + 1 : 0);
     }

@@ -245,7 +245,7 @@ static void counted_propose(struct drafter *drafter, struct draft_lane *lane, st
     while (goes_on && lane->draft->n_chain < lane->k) {
         place_next(f, &place, STORE_NEXT_MAX, &next);
         if (next.n == 0) return;
-        if (!counted_is_drawn(lane->seq)) {
+        if (!finder_draws(lane->seq)) {
             counted_pick(&next, lane->seq, lane->draft->n_chain, 1 + lane->siblings_max, &guess);
         } else if (counted_draw(&next, lane, arena, &guess, &lane->err)) {
             return;
@@ -261,7 +261,7 @@ static int counted_preview(const struct drafter *drafter, const struct sequence 
     struct store_next next;
     struct finder_guess guess;
     struct place place;
-    bool goes_on = !counted_is_drawn(seq) && place_begin(f, seq, &place);
+    bool goes_on = !finder_draws(seq) && place_begin(f, seq, &place);
     int i = 0;
     while (goes_on && i < n) {
         place_next(f, &place, STORE_NEXT_MAX, &next);

@@ -59,21 +59,6 @@ static int make_q(const struct store_next *next, struct arena *arena, struct spa
     return 0;
 }
 
-static void draw(const struct sparse_dist *q, const struct rng_address *at, int n_wanted,
-                 struct finder_guess *guess)
-{
-    for (guess->n = 0; guess->n < least(q->n, n_wanted); guess->n++) {
-        double u = rng_uniform(at, RNG_DRAFT, (uint32_t)guess->n);
-        guess->tokens[guess->n] = multi_draft_draw(q, guess->tokens, guess->n, u);
-        if (guess->tokens[guess->n] < 0) return;
-    }
-}
-
-bool counted_is_drawn(const struct sequence *seq)
-{
-    return seq->rule->judges_q && seq->sampling.temperature > 0;
-}
-
 int counted_draw(const struct store_next *next, const struct draft_lane *lane, struct arena *arena,
                  struct finder_guess *guess, struct error *err)
 {
@@ -82,7 +67,7 @@ int counted_draw(const struct store_next *next, const struct draft_lane *lane, s
                                    (uint32_t)seq->n_tokens};
     *guess = (struct finder_guess){.n = 0};
     int rc = make_q(next, arena, &guess->q, err);
-    if (!rc) draw(&guess->q, &at, 1 + lane->siblings_max, guess);
+    if (!rc) finder_draw(&at, 1 + lane->siblings_max, guess);
     return rc;
 }
 

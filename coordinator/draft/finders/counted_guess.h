@@ -5,9 +5,6 @@
 
 struct store_next; /* lookup/store.h */
 
-/* True if a sequence's guesses are drawn from the counts. */
-bool counted_is_drawn(const struct sequence *seq);
-
 /* The lane's next guess. Every guess that is drawn must be sent. Errors: ERR_NO_MEMORY. */
 int counted_draw(const struct store_next *next, const struct draft_lane *lane, struct arena *arena,
                  struct finder_guess *guess, struct error *err);

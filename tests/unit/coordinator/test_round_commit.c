@@ -486,6 +486,7 @@ static void prepare(const struct case_ *c)
     make_plan(c, &lane->plan);
     planner_prior_of(&planner.counts, PLANNER_FIRST_ALPHA, &planner.prior);
     make_draft(c, &lane->draft);
+    lane->fed = &lane->draft;
     make_step(c, lane);
     expect_blocks(c, lane);
     b.seq->n_draft_kv = N_PROMPT + lane->draft.n_chain; /* the draft has read its whole chain */

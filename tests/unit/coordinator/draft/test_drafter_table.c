@@ -30,7 +30,8 @@ START_TEST(draft_models_have_all_verbs)
         ck_assert_msg(ops->open && ops->close && ops->set_vocabulary, "%s", row->name);
         ck_assert_msg(ops->begin && ops->read && ops->forget, "%s", row->name);
         ck_assert_msg(ops->reserve && ops->propose && ops->commit, "%s", row->name);
-        ck_assert_msg(row->prefix && !row->takes_file && !row->is_of_request, "%s", row->name);
+        ck_assert_msg(row->prefix && !row->takes_file && !row->is_of_request && !row->is_of_head,
+                      "%s", row->name);
         size_t len = strlen(row->prefix);
         ck_assert_msg(len == 0 || row->prefix[len - 1] == ':', "%s", row->name);
         n_of_every_name += len == 0 ? 1 : 0;
@@ -53,6 +54,8 @@ START_TEST(finders_have_all_verbs)
         ck_assert_msg(ops->offer && ops->preview && ops->propose, "%s", row->name);
         ck_assert_msg(!row->prefix && !row->has_tokenizer, "%s", row->name);
         ck_assert_msg(!row->is_of_request == !ops->extra.is_brought, "%s", row->name);
+        bool has_look_ahead = ops->extra.look_ahead && ops->extra.check_look_ahead;
+        ck_assert_msg(has_look_ahead == (ops->extra.observe_look_ahead != NULL), "%s", row->name);
     }
 }
 END_TEST
@@ -69,9 +72,10 @@ START_TEST(the_default_and_the_help_are_those_of_the_rows)
         bool is_default = strcmp(row->name, LOOKUP_DEFAULT) == 0;
         snprintf(word, sizeof word, " %s%s (", row->name, row->takes_file ? "=FILE" : "");
         ck_assert_msg(!is_default || row->source == LOOKUP_OWN_TEXT, "%s", row->name);
-        ck_assert_msg(!strstr(LOOKUP_HELP, word) == row->is_of_request, "%s", row->name);
+        bool is_unnamed = row->is_of_request || row->is_of_head;
+        ck_assert_msg(!strstr(LOOKUP_HELP, word) == is_unnamed, "%s", row->name);
         snprintf(word, sizeof word, "%s%s", row->name, row->takes_file ? "=FILE" : "");
-        ck_assert_msg((drafters_check(word, &err) != 0) == row->is_of_request, "%s", row->name);
+        ck_assert_msg((drafters_check(word, &err) != 0) == is_unnamed, "%s", row->name);
     }
     ck_assert_int_eq(strncmp(LOOKUP_HELP, ": " LOOKUP_DEFAULT " (", strlen(LOOKUP_DEFAULT) + 4), 0);
 }
