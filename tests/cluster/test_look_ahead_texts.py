@@ -76,6 +76,14 @@ def check_texts(build, report, head, plain):
         compare(report, cluster, plain, "in steps of 32 rows, in company", orders(4), 8)
 
 
+def check_overflow(build, report, head, plain):
+    """The squares of the embeddings have no number, and guesses by them are as good as none."""
+    with pass_cluster(build, head) as cluster:
+        done = cluster.generate(orders(4), in_flight=4)
+    report.check([one["ids"] for one in done] == plain and any(one["drafted"] for one in done),
+                 "embeddings as large as can be change no text")
+
+
 def before_guesses(prompt, one):
     """(text before the round's first guess and without the token drawn last, guesses of the chain)
     of each round with guesses."""
@@ -173,6 +181,8 @@ def main(build):
         with GenerationCluster(build, draft=None) as cluster:
             plain = [one["ids"] for one in cluster.generate(orders(0), in_flight=2)]
         check_texts(build, report, head, plain)
+        huge = write_look_ahead(os.path.join(folder, "huge"), [b"\x7f\x7f" * 256] * 2)
+        check_overflow(build, report, huge, plain)
         check_guesses(build, report, head)
         check_draws(build, report, head)
     return report.status()
