@@ -11,8 +11,9 @@
  * With a chain the row of a place becomes that after the guess of the place before. That guess is
  * drawn and sent by then, so q of the place is what its guess is drawn from. Guesses after siblings
  * are drawn from the same row: that the draft's chain is before them costs them some of their
- * chances, but nothing of what acceptance needs to know (model_draft_parallel.c). Independent chains
- * (base/guess_tree.h) must all be drawn alike, so their rows are not chained but the first. */
+ * chances, but nothing of what acceptance needs to know (model_draft_parallel.c). Chains that are
+ * independent (base/guess_tree.h) must all be drawn alike, so only their first places are
+ * chained. */
 #include <assert.h>
 
 #include "base/least.h"
