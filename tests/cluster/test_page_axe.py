@@ -20,7 +20,8 @@ FINDINGS = """axe.run(document, {resultTypes: ["violations"], rules: {"color-con
     innerWidth > 500}}}).then((all) => all.violations.map((one) => `${one.id} (${one.impact}): ` +
     one.nodes.map((n) => n.target.join(" ")).join(", ")))"""
 # A text with each kind of element that Markdown makes.
-MARKDOWN = "# A\\n\\n1. [b](https://example.org)\\n\\n> c\\n\\n```sh\\nd\\n```\\n\\n|e|f|\\n|-|-|\\n|g|h|"
+MARKDOWN = "\\n\\n".join(["# A", "1. [b](https://example.org)", "> c", "```sh\\nd\\n```",
+                         "|e|f|\\n|-|-|\\n|g|h|"])
 
 
 def setUpModule():
