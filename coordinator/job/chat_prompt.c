@@ -1,8 +1,6 @@
 /* Writes the text of a conversation and turns it into ids. */
 #include "coordinator/job/chat_prompt.h"
 
-#include "coordinator/job/guarded.h"
-
 static int encode(const struct chat_prompt *p, struct buffer *text, struct token_ids *ids,
                   struct error *err)
 {

@@ -69,8 +69,9 @@ def test_side_by_side(cluster):
     with Screen(demo(cluster, *FLAGS), columns=90, rows=50) as screen:
         assert screen.wait_end() == 0
         lines = screen.lines()
+        last = screen.lines(joined=True)[-1]
     assert lines[0] == "target, temperature 0.4, seed 3", lines
-    assert re.fullmatch(RESULT, lines[-1]), lines
+    assert re.fullmatch(RESULT, last), last
     width = (90 - 3) // 2
     for prompt, text in zip(PROMPTS, texts, strict=True):
         begin = lines.index(f"{prompt} ...")
@@ -120,7 +121,7 @@ def test_refusals(cluster):
 
 
 def test_texts_that_differ(cluster):
-    """Those of rule rejection depend on the guesses, which is told and a failure."""
+    """Texts of rule rejection depend on the guesses, which is told and a failure."""
     done = cluster.outrider("demo", "--address", cluster.address, "--rule", "rejection",
                             "--temperature", "1", *FLAGS)
     assert done.returncode == 1 and "the same" not in done.stdout, done
