@@ -48,4 +48,4 @@ void chat_show_again(struct chat *chat);
 int chat_command(struct chat *chat, const char *line, bool *is_over, struct error *err);
 
 /* Tells a failure in a line of the standard error, and goes on. */
-void chat_tell(const struct chat *chat, const struct error *err);
+void chat_tell(const struct error *err);

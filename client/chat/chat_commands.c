@@ -144,10 +144,10 @@ int chat_command(struct chat *chat, const char *line, bool *is_over, struct erro
         if (strlen(commands[i].name) != len || memcmp(word, commands[i].name, len) != 0) continue;
         int rc = commands[i].run(chat, value, err);
         bool is_told = rc && rc != ERR_CANCELLED && (!commands[i].ends || rc == ERR_ARGUMENT);
-        if (is_told) chat_tell(chat, err);
+        if (is_told) chat_tell(err);
         return is_told ? 0 : rc;
     }
     error_set(err, ERR_ARGUMENT, "'%.60s' is not a command; /help lists them", line);
-    chat_tell(chat, err);
+    chat_tell(err);
     return 0;
 }

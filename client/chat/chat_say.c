@@ -10,10 +10,9 @@
 
 enum { PLAIN_TOKENS = 128 /* of an answer that no template ends, unless told otherwise */ };
 
-void chat_tell(const struct chat *chat, const struct error *err)
+void chat_tell(const struct error *err)
 {
     fflush(stdout);
-    (void)chat;
     client_fail(err);
 }
 
@@ -169,7 +168,7 @@ static int fail(struct chat *chat, struct error *err)
     answer_explain(&chat->server, err);
     bool may_go_on = chat->is_edited && started_is_there(&chat->started);
     if (!may_go_on) return err->code;
-    chat_tell(chat, err);
+    chat_tell(err);
     return 0;
 }
 
