@@ -19,8 +19,8 @@
 #include "base/limits.h"
 #include "base/system/program.h"
 #include "base/system/topology.h"
-#include "launch/apart.h"
 #include "base/text/option_pages.h"
+#include "launch/apart.h"
 #include "launch/children.h"
 #include "launch/scratch.h"
 

@@ -1,7 +1,6 @@
 /* The model, for the files of its room that open it and compute with it. */
 #pragma once
 
-#include "model/chain.h"
 #include "model/entry.h"
 #include "model/features.h"
 #include "model/model.h"

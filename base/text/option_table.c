@@ -382,18 +382,21 @@ static struct option_page_row page_row(const struct reader *reader, int i, char 
                                     .example = title ? title->help : NULL};
 }
 
-/* Prints the help in a form for other programs. name: argv[0] */
+/* Prints the help in a form for other programs: a table has also what another program's help has.
+ * name: argv[0] */
 static int print_pages(struct reader *reader, const char *name, const char *form)
 {
     const struct option_program *program = reader->program;
     struct option_page_row rows[ROWS_MAX];
     char *helps[ROWS_MAX];
     const char *slash = strrchr(name, '/');
+    bool is_table = strcmp(form, "table") == 0;
     int n = 0, rc = 0;
     for (int group = 0; group < reader->n_groups; group++) {
         for (int i = 0; i < reader->n; i++) {
             const struct entry *entry = &reader->entries[i];
-            if (entry->group != group || entry->row->is_removed) continue;
+            bool is_shown = !entry->row->is_removed && (!entry->row->is_unlisted || is_table);
+            if (entry->group != group || !is_shown) continue;
             helps[n] = fill_help(KEY_FIRST + i, entry->row->help, reader);
             if (!helps[n]) rc = error_set(reader->err, ERR_NO_MEMORY, "no memory for the help");
             rows[n] = page_row(reader, i, helps[n]);

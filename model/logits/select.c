@@ -75,8 +75,8 @@ void select_offer(struct select_heap *heap, double score, int32_t id)
     }
 }
 
-/* The largest key of logits[n], NaN left out. There is no branch, not even for NaN, so that the loop
- * is one maximum over all and vectorizes. */
+/* The largest key of logits[n], NaN left out. There is no branch, not even for NaN, so that the
+ * loop is one maximum over all and vectorizes. */
 static inline int32_t largest_key(const float *logits, int n)
 {
     const int32_t endless = select_order_key(INFINITY);
