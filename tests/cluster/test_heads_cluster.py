@@ -36,6 +36,7 @@ SMALL, LITTLE_DRAFT = ONE_THREAD + ["--kv-tokens", "640"], ["--draft-kv-tokens",
 # The first token has no guess, because the head reads pairs of tokens; the second one comes from
 # the next round.
 PROMPT, TOP_K, N_DRAFT = [338], 20, 3
+FORMATS = {"dflash": "DFlash", "dspark": "DSpark"}  # by the name of a head's folder
 N_DRAWS = 8000 if ALL else 800
 BATCH = 10000
 P_LEAST = 1e-4
@@ -100,7 +101,7 @@ def check_reuse(world, head):
         described = json.loads(world.cluster.outrider("describe", "--json").stdout)
         world.check(one["ids"] == text[n:n + 40] and
                     described["draft_model"] == os.path.basename(head) and
-                    described["draft_kind"] == "EAGLE-3",
+                    described["draft_kind"] == FORMATS.get(os.path.basename(head), "EAGLE-3"),
                     f"a prompt of {n} tokens: {one['accepted']} of {one['drafted']} guesses stay")
         return {key: one[key] for key in SAME}, described["load"]["draft_prompt_tokens_reused"]
 
