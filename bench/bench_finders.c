@@ -92,7 +92,7 @@ static void share(struct bench *b, bool has_offers)
     for (int i = 0; i < b->n_lanes; i++) {
         bool has_one = has_offers && b->offers[i].k_max > 0;
         b->lanes[i] = (struct planner_lane){.seq = &b->seqs[i].planner_state,
-                                            .n_missed = 1,
+                                            .models[0].n_missed = 1,
                                             .n_left = 1000,
                                             .siblings_max = SIBLINGS_MAX,
                                             .nodes_max = TREE_PATHS_MAX,

@@ -46,7 +46,7 @@ static void teach_grown(struct planner *p, struct planner_sequence *seq,
     for (int i = 0; i < tree->n; i++) {
         n += tree->parents[i] == sibling;
     }
-    if (n > 0) planner_observe_grown(p, seq, n_accepted + 1, n, turn % 2 ? 0 : n);
+    if (n > 0) planner_observe_grown(p, seq, 0, n_accepted + 1, n, turn % 2 ? 0 : n);
 }
 
 static void teach(struct planner *p, struct planner_sequence *seqs,
@@ -58,25 +58,25 @@ static void teach(struct planner *p, struct planner_sequence *seqs,
         while (n_accepted < k && (i * 37 + turn * 101 + n_accepted * 53) % 100 < 100 * alpha) {
             n_accepted++;
         }
-        planner_observe_lane(p, &seqs[i], k, n_accepted);
+        planner_observe_lane(p, &seqs[i], 0, k, n_accepted);
         int n_siblings = n_accepted < k ? guess_tree_siblings(&lanes[i].tree, n_accepted) : 0;
         bool is_kept = n_siblings > 0 && (i * 41 + turn * 97) % 100 < 40;
-        planner_observe_siblings(p, &seqs[i], NULL, n_siblings, is_kept ? 0 : n_siblings);
+        planner_observe_siblings(p, &seqs[i], 0, NULL, n_siblings, is_kept ? 0 : n_siblings);
         if (is_kept) teach_grown(p, &seqs[i], &lanes[i], n_accepted, turn);
         for (int j = 0; j < k; j++) {
-            round.pass_lanes[j]++;
+            round.models[0].pass_lanes[j]++;
             round.n_rows += guess_tree_siblings(&lanes[i].tree, j);
         }
         round.n_rows += k + guess_tree_count(&lanes[i].tree, GUESS_GROWN);
-        round.n_passes = k > round.n_passes ? k : round.n_passes;
+        round.models[0].n_passes = k > round.models[0].n_passes ? k : round.models[0].n_passes;
     }
-    round.first_pass_tokens = round.pass_lanes[0];
-    for (int j = 0; j < round.n_passes; j++) {
-        round.pass_us[j] = STEP_US / 20;
-        round.draft_us += round.pass_us[j];
+    round.models[0].first_pass_tokens = round.models[0].pass_lanes[0];
+    for (int j = 0; j < round.models[0].n_passes; j++) {
+        round.models[0].pass_us[j] = STEP_US / 20;
+        round.models[0].draft_us += round.models[0].pass_us[j];
     }
     round.step_us = (int64_t)step_us(round.n_rows);
-    round.round_us = round.step_us + round.draft_us + STEP_US / 10;
+    round.round_us = round.step_us + round.models[0].draft_us + STEP_US / 10;
     planner_observe_round(p, &round);
 }
 
@@ -91,7 +91,7 @@ static void measure(int n_lanes, int k_max, double alpha, enum form form)
     p = (struct planner){0};
     for (int rows = 1; rows <= PLANNER_ROWS_MAX; rows *= 2) {
         planner_calibrate_step(&p, rows, step_us(rows));
-        planner_calibrate_draft(&p, rows, STEP_US / 20);
+        planner_calibrate_draft(&p, 0, rows, STEP_US / 20);
     }
     for (int i = 0; i < n_lanes; i++) {
         seqs[i] = (struct planner_sequence){.strategy = STRATEGY_PLANNED};
@@ -99,12 +99,12 @@ static void measure(int n_lanes, int k_max, double alpha, enum form form)
     for (int turn = 0; turn < N_ROUNDS; turn++) {
         for (int i = 0; i < n_lanes; i++) {
             lanes[i] = (struct planner_lane){.seq = &seqs[i],
-                                             .k_max = k_max,
-                                             .n_missed = 1,
+                                             .models[0].k_max = k_max,
+                                             .models[0].n_missed = 1,
                                              .n_left = 1000,
                                              .siblings_max = form == CHAINS ? 0 : SIBLINGS_MAX,
                                              .nodes_max = TREE_PATHS_MAX - 1,
-                                             .grows = form == TREES};
+                                             .models[0].grows = form == TREES};
         }
         int64_t start_ns = clock_now_ns();
         planner_share(&p, lanes, n_lanes, &load);

@@ -11,6 +11,7 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/least.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/system/hub_cache.h"
@@ -56,10 +57,13 @@ struct coordinator {
     struct roster_entry *roster;
     struct target_list list; /* of --target */
     struct tokenizer *tok;
-    struct drafter *drafter;
-    struct drafter_options draft;            /* of it, and of those of further engines */
-    const char *look_ahead;                  /* a folder of look-ahead embeddings; NULL = none */
-    char *head_name;                         /* of a head, as drafter_find knows it */
+    const char *look_ahead;                 /* a folder of look-ahead embeddings; NULL = none */
+    int n_drafts;                           /* draft models */
+    const char *drafts[PLANNER_MODELS];     /* as drafter_find knows them; those of `models` */
+    struct drafter *models[PLANNER_MODELS]; /* of the first engine */
+    struct drafter_options
+        options_of[PLANNER_MODELS];          /* of them, and of those of further engines */
+    char *head_name;                         /* one of `drafts` */
     char draft_name[COORDINATOR_NAME_BYTES]; /* what clients are told; "" = no draft */
     struct signals *signals;
     struct reporter *reporter;
@@ -99,42 +103,47 @@ out:
     return rc;
 }
 
-/* A head is a draft of its own kind, which has an option of its own. */
-static int name_head(struct coordinator *c, struct error *err)
+/* Lists the draft models: a draft, and after it a head, which has an option of its own. */
+static int name_drafts(struct coordinator *c, struct error *err)
 {
     const char *prefix = "head:";
     int rc = 0;
+    if (strcmp(c->options.draft, "none") != 0) {
+        if (checkpoint_is_head_folder(c->options.draft)) {
+            return error_set(err, ERR_ARGUMENT,
+                             "%s is a head: name it with --head in place of --draft, and the "
+                             "folder of its target with --tokenizer",
+                             c->options.draft);
+        }
+        c->drafts[c->n_drafts++] = c->options.draft;
+    }
     if (c->options.head && look_ahead_is_folder(c->options.head)) {
         c->look_ahead =
             c->options.head; /* the target's workers guess, and nothing is opened here */
         return 0;
     }
-    if (!c->options.head) {
-        if (!checkpoint_is_head_folder(c->options.draft)) return 0;
-        return error_set(err, ERR_ARGUMENT,
-                         "%s is a head: name it with --head in place of --draft, and the folder of "
-                         "its target with --tokenizer",
-                         c->options.draft);
-    }
+    if (!c->options.head) return 0;
     size_t size = strlen(prefix) + strlen(c->options.head) + 1;
     TRY(mem_array(&c->head_name, size, 1, err));
     snprintf(c->head_name, size, "%s%s", prefix, c->options.head);
-    c->options.draft = c->head_name;
+    c->drafts[c->n_drafts++] = c->head_name;
 out:
     return rc;
 }
 
-static bool has_draft(const struct coordinator *c)
+/* A draft whose tokenizer is its target's, too; NULL: there is none. */
+static const char *draft_with_tokenizer(const struct coordinator *c)
 {
-    return strcmp(c->options.draft, "none") != 0;
+    for (int i = 0; i < c->n_drafts; i++) {
+        if (drafter_find(c->drafts[i])->has_tokenizer) return c->drafts[i];
+    }
+    return NULL;
 }
 
 /* The folder, or the synthetic name, whose tokenizer is ours; NULL = the options name none. */
 static const char *tokenizer_name(const struct coordinator *c)
 {
-    if (c->options.tokenizer) return c->options.tokenizer;
-    bool brings_one = has_draft(c) && drafter_find(c->options.draft)->has_tokenizer;
-    return brings_one ? c->options.draft : NULL;
+    return c->options.tokenizer ? c->options.tokenizer : draft_with_tokenizer(c);
 }
 
 static int open_synthetic_tokenizer(struct coordinator *c, const char *name, struct error *err)
@@ -172,11 +181,10 @@ static int open_chat(struct coordinator *c, struct error *err)
                          "character, or one that is found in normalized text only, which cannot "
                          "be kept apart; leave the option out");
     }
-    bool brings_one = has_draft(c) && drafter_find(c->options.draft)->has_tokenizer;
     char *tokenizer = NULL, *draft = NULL;
     int rc = 0;
     TRY(folder_of(&tokenizer, c->options.tokenizer, err));
-    TRY(folder_of(&draft, brings_one ? c->options.draft : NULL, err));
+    TRY(folder_of(&draft, draft_with_tokenizer(c), err));
     const struct served_chat_options options = {
         .file = c->options.chat_template, .tokenizer = tokenizer, .draft = draft};
     TRY(served_chat_open(&c->chat, &options, err));
@@ -231,31 +239,38 @@ static struct gguf *hold_file(const char *name)
     return file;
 }
 
-static struct drafter_options drafter_options(const struct coordinator *c)
+/* Options of draft model number i. A list of tokens is for a draft, where there is one besides a
+ * head. */
+static struct drafter_options drafter_options(const struct coordinator *c, int i)
 {
     return (struct drafter_options){
-        .name = c->options.draft,
+        .name = c->drafts[i],
         .target = c->options.tokenizer,
         .backend = c->options.backend,
         .n_sequences = c->options.n_sequences,
         .support = c->options.support,
         .kv_tokens = c->options.draft_kv_tokens,
-        .vocabulary = c->options.draft_vocabulary,
+        .vocabulary = i == 0 ? c->options.draft_vocabulary : NULL,
         .is_strict = c->options.is_strict_config,
     };
 }
 
-/* The number of threads that the drafter can use, at most the cores and the quota; one if there is
- * no draft. */
+/* The number of threads that the draft models can use, one after the other, at most the cores and
+ * the quota; one if there is none. */
 static int draft_threads(const struct coordinator *c, int *n, struct error *err)
 {
-    int n_cores = topology_cores(&c->topology), quota = c->topology.quota_cpus;
+    int n_cores = topology_cores(&c->topology), quota = c->topology.quota_cpus, rc = 0;
     *n = 1;
     if (quota && quota < n_cores) n_cores = quota;
     if (n_cores > PLACEMENT_THREADS_MAX) n_cores = PLACEMENT_THREADS_MAX;
-    if (!has_draft(c)) return 0;
-    const struct drafter_options options = drafter_options(c);
-    return drafter_count_threads(&options, n_cores, n, err);
+    for (int i = 0; i < c->n_drafts; i++) {
+        const struct drafter_options options = drafter_options(c, i);
+        int n_own;
+        TRY(drafter_count_threads(&options, n_cores, &n_own, err));
+        *n = most(*n, n_own);
+    }
+out:
+    return rc;
 }
 
 static int place_drafter(struct coordinator *c, struct error *err)
@@ -278,13 +293,18 @@ out:
     return rc;
 }
 
-static int open_drafter(struct coordinator *c, struct error *err)
+static int open_drafters(struct coordinator *c, struct error *err)
 {
-    const struct drafter_options options = drafter_options(c);
-    if (has_draft(c)) return drafter_open(&c->drafter, &options, c->tok, err);
-    if (!options.vocabulary) return 0;
+    int rc = 0;
+    for (int i = 0; i < c->n_drafts; i++) {
+        c->options_of[i] = drafter_options(c, i);
+        TRY(drafter_open(&c->models[i], &c->options_of[i], c->tok, err));
+    }
+    if (c->n_drafts > 0 || !c->options.draft_vocabulary) return 0;
     return error_set(err, ERR_ARGUMENT, "--draft-vocab %.60s is given, but there is no draft",
-                     options.vocabulary);
+                     c->options.draft_vocabulary);
+out:
+    return rc;
 }
 
 int coordinator_check(const struct coordinator_options *options, struct error *err)
@@ -292,16 +312,15 @@ int coordinator_check(const struct coordinator_options *options, struct error *e
     struct coordinator c = {.options = *options};
     struct gguf *of_tokenizer = NULL, *of_draft = NULL;
     int rc = 0;
-    TRY(name_head(&c, err));
+    TRY(name_drafts(&c, err));
     of_tokenizer = hold_file(tokenizer_name(&c));
-    of_draft = hold_file(has_draft(&c) ? c.options.draft : NULL);
+    of_draft = hold_file(draft_with_tokenizer(&c));
     TRY(open_tokenizer(&c, err));
-    const struct drafter_options draft = drafter_options(&c);
-    if (has_draft(&c)) {
+    for (int i = 0; i < c.n_drafts; i++) {
+        const struct drafter_options draft = drafter_options(&c, i);
         TRY(drafter_check(&draft, c.tok, err));
-    } else {
-        TRY(open_drafter(&c, err)); /* there is none, and no option may speak of one */
     }
+    if (c.n_drafts == 0) TRY(open_drafters(&c, err)); /* no option may speak of one */
 out:
     tokenizer_close(c.tok);
     gguf_close(of_tokenizer);
@@ -366,8 +385,13 @@ static void look(void *coordinator, struct signals *s)
 
 static int open_signals(struct coordinator *c, struct error *err)
 {
-    const char *draft = c->options.head ? c->options.head : c->options.draft;
-    if (c->drafter) checkpoint_served_name(draft, c->draft_name, sizeof c->draft_name);
+    for (int i = 0; i < c->n_drafts; i++) {
+        const char *name = c->drafts[i] == c->head_name ? c->options.head : c->drafts[i];
+        char own[COORDINATOR_NAME_BYTES];
+        size_t len = strlen(c->draft_name);
+        checkpoint_served_name(name, own, sizeof own);
+        snprintf(c->draft_name + len, sizeof c->draft_name - len, "%s%s", i > 0 ? "+" : "", own);
+    }
     const struct signals_options options = {
         .version = OUTRIDER_VERSION,
         .served_name = c->options.served_name,
@@ -502,14 +526,12 @@ static int open_fleet(struct coordinator *c, struct error *err)
         .chat = &c->chat,
         .head_unchecked = c->options.head_unchecked,
         .pack_cache = c->options.backend.pack_cache,
-        .draft = c->options.draft,
+        .drafts = {c->n_drafts > 0 ? c->drafts[0] : "none", c->drafts[1]},
         .target_name = c->options.served_name,
         .draft_name = c->draft_name,
         .draft_support = c->options.support,
         .queue_capacity = c->options.queue_capacity,
     };
-    const struct drafter_options draft = drafter_options(c);
-    c->draft = draft;
     const struct fleet_options fleet = {
         .groups = &c->groups,
         .list = &c->list,
@@ -517,8 +539,9 @@ static int open_fleet(struct coordinator *c, struct error *err)
         .server_name = c->options.credentials->target_name,
         .group_key = group_key_text(&c->options.credentials->group_key),
         .engine = engine,
-        .drafter = c->drafter,
-        .draft = &c->draft,
+        .models = c->models,
+        .drafts = c->options_of,
+        .n_models = c->n_drafts,
         .lookup = {.lookup = c->options.lookup,
                    .n_sequences = c->options.n_sequences,
                    .store_tokens = c->options.store_tokens,
@@ -589,21 +612,23 @@ out:
 static void show_ready(const struct coordinator *c)
 {
     char pin[PIN_TEXT_BYTES];
-    bool has_kernels = c->drafter && c->drafter->kernels;
-    bool guesses = c->drafter || strcmp(c->options.lookup, "none") != 0;
+    const struct drafter *first = c->models[0];
+    bool has_kernels = first && first->kernels;
+    bool guesses = first || strcmp(c->options.lookup, "none") != 0;
     log_line(LOG_LEVEL_INFO, "ready",
-             "address=%s http=%s draft=%s lookup=%s draft_vocab=%d draft_passes=%s strategy=%s "
+             "address=%s http=%s draft=%s%s%s lookup=%s draft_vocab=%d draft_passes=%s strategy=%s "
              "k=%d workers=%d kernels=%s "
              "kernels_reason=\"%s\" threads=%d pin=%s metrics=%s",
              gateway_address(c->gateway), c->openai ? openai_address(c->openai) : "off",
-             c->options.draft, c->options.lookup, c->drafter ? c->drafter->n_choices : 0,
-             !c->drafter               ? "none"
-             : c->drafter->is_parallel ? "one"
-                                       : "each",
+             first ? c->drafts[0] : "none", c->n_drafts > 1 ? "," : "",
+             c->n_drafts > 1 ? c->drafts[1] : "", c->options.lookup, first ? first->n_choices : 0,
+             !first               ? "none"
+             : first->is_parallel ? "one"
+                                  : "each",
              strategy_names[c->options.strategy],
              guesses ? sequence_default_k(c->options.strategy, c->options.n_draft) : 0,
-             c->list.n_addresses, has_kernels ? c->drafter->kernels : "none",
-             has_kernels ? c->drafter->kernels_reason : "there is no draft model",
+             c->list.n_addresses, has_kernels ? first->kernels : "none",
+             has_kernels ? first->kernels_reason : "there is no draft model",
              c->placement.n_threads, placement_show(&c->placement, pin, sizeof pin),
              c->metrics ? metrics_server_address(c->metrics) : "");
 }
@@ -621,14 +646,14 @@ int coordinator_open(struct coordinator **coordinator, const struct coordinator_
     if (!c->options.lookup) c->options.lookup = "none";
     served_model_open(&c->model, options->served_name);
     groups_open(&c->groups);
-    TRY(name_head(c, err));
+    TRY(name_drafts(c, err));
     /* Several parts read these files; while they are open, each is parsed once. */
     of_tokenizer = hold_file(tokenizer_name(c));
-    of_draft = hold_file(has_draft(c) ? c->options.draft : NULL);
+    of_draft = hold_file(draft_with_tokenizer(c));
     TRY(open_tokenizer(c, err));
     TRY(open_chat(c, err));
     TRY(place_drafter(c, err));
-    TRY(open_drafter(c, err));
+    TRY(open_drafters(c, err));
     if (options->count_tokens)
         TRY(served_tokens_open(&c->served, options->count_tokens, c->tok, err));
     if (options->targets) c->list = *options->targets;
@@ -702,7 +727,9 @@ void coordinator_close(struct coordinator *c)
     signals_close(c->signals);
     served_tokens_close(c->served);
     queue_close(c->control);
-    drafter_close(c->drafter);
+    for (int i = 0; i < c->n_drafts; i++) {
+        drafter_close(c->models[i]);
+    }
     served_chat_close(&c->chat);
     tokenizer_close(c->tok);
     served_model_close(&c->model);

@@ -32,7 +32,7 @@ struct coordinator_options {
     struct comm *world;             /* instead of targets: one mpirun for everything; kept */
     int n_groups;                   /* that are used at a time at most */
     const char *draft;              /* folder, synthetic:... or "none" */
-    const char *head;               /* folder of a head, which drafts instead; NULL = none */
+    const char *head;               /* folder of a head, which drafts, too; NULL = none */
     bool head_unchecked;            /* it guesses at once, without a proof */
     int store_tokens;               /* room of --lookup store */
     bool store_is_shared;           /* by all API keys */

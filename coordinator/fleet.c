@@ -44,8 +44,8 @@ const char *const fleet_thread_names[FLEET_THREADS] = {"engine 0",
 struct member {
     struct target *target;
     struct drafters drafters;
-    struct drafter
-        *own_model; /* NULL: it has the first engine's, which the fleet was lent, or none */
+    /* [n_models] NULL: it has the first engine's, which the fleet was lent. */
+    struct drafter *own_models[PLANNER_MODELS];
     struct queue *jobs;
     struct engine *engine;
     pthread_t thread;
@@ -75,7 +75,9 @@ static void close_member(struct member *m)
     engine_close(m->engine);
     target_close(m->target);
     drafters_close(&m->drafters);
-    drafter_close(m->own_model);
+    for (int i = 0; i < PLANNER_MODELS; i++) {
+        drafter_close(m->own_models[i]);
+    }
     queue_close(m->jobs);
 }
 
@@ -92,14 +94,14 @@ static int open_parts(struct fleet *f, struct member *m, struct error *err)
     int rc = 0;
     TRY(queue_open(&m->jobs, o->queue_capacity, err));
     TRY(target_open(&m->target, &target, err));
-    if (f->n > 0 && o->drafter) {
-        struct drafter_options draft = *o->draft;
-        draft.like = o->drafter;
+    TRY(drafters_open(&m->drafters, NULL, &o->lookup, err));
+    for (int i = 0; i < o->n_models; i++) {
+        struct drafter_options draft = o->drafts[i];
+        draft.like = o->models[i];
         draft.backend.cpus = NULL;
-        TRY(drafter_open(&m->own_model, &draft, o->engine.tok, err));
+        if (f->n > 0) TRY(drafter_open(&m->own_models[i], &draft, o->engine.tok, err));
+        drafters_add_model(&m->drafters, f->n > 0 ? m->own_models[i] : o->models[i]);
     }
-    struct drafter *model = f->n == 0 ? o->drafter : m->own_model;
-    TRY(drafters_open(&m->drafters, model, &o->lookup, err));
     struct engine_options engine = o->engine;
     engine.target = m->target;
     engine.drafters = &m->drafters;

@@ -13,14 +13,15 @@ enum { FLEET_SEARCH = GROUPS_MAX, FLEET_THREADS };
 extern const char *const fleet_thread_names[FLEET_THREADS];
 
 struct fleet_options {
-    struct groups *groups;               /* kept, as all of these */
-    const struct target_list *list;      /* where groups are looked for; copied */
-    struct certificates *certificates;   /* TLS to the workers; NULL = plain */
-    const char *server_name;             /* that theirs must have in place of their addresses' */
-    const char *group_key;               /* shown to them; NULL = none */
-    struct engine_options engine;        /* of each; without target, drafters, jobs and seat */
-    struct drafter *drafter;             /* of the first engine; NULL = there is no draft */
-    const struct drafter_options *draft; /* of further ones */
+    struct groups *groups;                /* kept, as all of these */
+    const struct target_list *list;       /* where groups are looked for; copied */
+    struct certificates *certificates;    /* TLS to the workers; NULL = plain */
+    const char *server_name;              /* that theirs must have in place of their addresses' */
+    const char *group_key;                /* shown to them; NULL = none */
+    struct engine_options engine;         /* of each; without target, drafters, jobs and seat */
+    struct drafter *const *models;        /* [n_models] draft models of the first engine */
+    const struct drafter_options *drafts; /* [n_models] of those of further ones */
+    int n_models;
     struct lookup_options lookup;
     uint64_t tokenizer_fingerprint;
     int step_timeout_s;

@@ -132,10 +132,12 @@ static const struct option_row rows[] = {
              "synthetic:SHAPE,seed=S[,agree=A,draft=1] or none; with ,layers=0-3,12-15 after it "
              "(the target's own folder, for example) only these layers of it"},
     {"head", 0, "FOLDER", FIELD(options.head),
-     .help = "a head drafts instead of a model: the folder, or ORG/NAME, of an EAGLE, DFlash, "
-             "DSpark, Medusa or blockwise head, of MiMo-7B with its MTP layer, or of look-ahead "
-             "embeddings (PaSS), which the workers hold, too. It guesses from the target's hidden "
-             "states; --tokenizer names the target"},
+     .help = "a head drafts, in place of a draft model or besides one: the folder, or ORG/NAME, of "
+             "an EAGLE, DFlash, DSpark, Medusa or blockwise head, of MiMo-7B with its MTP layer, "
+             "or of look-ahead embeddings (PaSS), which the workers hold, too. It guesses from the "
+             "target's hidden states; --tokenizer names the target. With --draft, too, the planner "
+             "chooses between the two, and requests with a K of their own take the head, but the "
+             "draft model where there are look-ahead embeddings"},
     {"head-unchecked", 0, NULL, FIELD(options.head_unchecked),
      .help = "the head guesses from the first request on, as its file says or as an earlier start "
              "has found; otherwise texts of the target first show how its file is meant, and a "
@@ -257,7 +259,8 @@ static const struct option_row rows[] = {
      .standard_int = ENGINE_SEQUENCES_DEFAULT,
      .help = "texts that are generated at a time, 1 to 256, at most the workers' --slots"},
     {"draft-kv-tokens", 0, "N", FIELD(options.draft_kv_tokens), .least = 16, .most = 1 << 28,
-     .standard_int = 16384, .help = "positions of the draft's KV cache, of all sequences together"},
+     .standard_int = 16384,
+     .help = "positions of the KV cache of each draft model, of all sequences together"},
     {"prompt-stretch", 0, "X", FIELD(options.step_stretch), .least = 1, .most = 100,
      .standard_int = 2,
      .help = "a step that also reads prompts may take X times as long as one that does not, 1 "
@@ -318,11 +321,6 @@ static int check_options(void *fields, struct error *err)
     if (args->is_mpi && has_list) {
         return error_set(err, ERR_ARGUMENT,
                          "--target mpi is given alone: mpirun says where the ranks are");
-    }
-    if (c->head && strcmp(c->draft, "none") != 0) {
-        return error_set(err, ERR_ARGUMENT,
-                         "--draft %s and --head %s: one of them drafts, leave the other out",
-                         c->draft, c->head);
     }
     if (c->head && !c->tokenizer) {
         return error_set(err, ERR_ARGUMENT,

@@ -61,7 +61,7 @@ static void observe(struct run *run, int chosen, int k, int n_accepted)
     f->round_us += round_us;
     planner_observe_round(&run->planner, &round);
     if (k == 0) {
-        planner_observe_lane(&run->planner, &run->seq, 0, 0);
+        planner_observe_lane(&run->planner, &run->seq, 0, 0, 0);
         return;
     }
     f->n_chosen[chosen]++;

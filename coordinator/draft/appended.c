@@ -12,7 +12,7 @@ void appended_begin(struct appended *a, enum append_mode mode, const struct draf
                     struct planner *planner)
 {
     *a = (struct appended){.mode = mode, .planner = planner};
-    if (mode == APPEND_OFF || !drafters->model) return;
+    if (mode == APPEND_OFF || drafters->n_models == 0) return;
     a->finder = drafters_continuation(drafters);
 }
 
@@ -32,6 +32,7 @@ void appended_add(const struct appended *a, struct append_lane *lanes, int n,
     int32_t tokens[PLANNER_LANES_MAX][PLANNER_APPEND_MAX];
     for (int i = 0; i < n; i++) {
         planned[i] = (struct planner_append_lane){.seq = &lanes[i].lane->seq->planner_state,
+                                                  .model = lanes[i].model,
                                                   .k = lanes[i].lane->draft->n_chain,
                                                   .n_known = look(a, &lanes[i], tokens[i])};
         planned[i].evidence = lanes[i].evidence;

@@ -25,6 +25,7 @@ void appended_begin(struct appended *appended, enum append_mode mode,
 /* One sequence's share of a call. */
 struct append_lane {
     struct draft_lane *lane; /* whose draft is complete */
+    int model;               /* that has made it */
     int n_max;               /* guesses that rows and KV were set aside for */
     int evidence;            /* out: of those that were added */
 };

@@ -87,6 +87,7 @@ struct draft_stage {
 struct draft_reading {
     struct sequence *seq;
     int n_tokens; /* of those that it has not read */
+    int model;    /* which of the draft models reads, as in struct drafter */
 };
 
 /* Where the time of a call of propose went: each pass guesses at least once for every lane that
@@ -154,6 +155,7 @@ extern const struct drafter_row drafter_rows[N_DRAFTERS];
 struct drafter {
     const struct drafter_row *row; /* set when it is open */
     int n_vocab; /* ids from there on do not exist for the target (drafter_set_vocabulary) */
+    int model;   /* of a draft model: which one of its owner's it is; others keep 0 */
     /* ---- of a draft model, set by its open ---- */
     int n_choices; /* tokens that it chooses its guesses from */
     /* One pass makes all guesses of a lane, a row each, and none of its rows has read the others'
@@ -235,8 +237,8 @@ struct model_draft_ops {
     /* ---- for each text ---- */
 
     /* The sequence begins, or goes on, in seq->slot: what is known of the beginning of its text
-     * need not be read again; seq->n_draft_kv says how much. It may be called again later and
-     * changes nothing when the draft has read something for this sequence itself. */
+     * need not be read again; seq->n_draft_kv[model] says how much. It may be called again later
+     * and changes nothing when the draft has read something for this sequence itself. */
     void (*begin)(struct drafter *drafter, struct sequence *seq);
 
     /* Reads n_tokens more of each sequence, without guessing. Errors: ERR_EXHAUSTED,
@@ -255,23 +257,23 @@ struct model_draft_ops {
     int (*reserve)(struct drafter *drafter, struct sequence *seq, int n_positions,
                    struct error *err);
 
-    /* For each lane: reads the sequence's tokens that it has not read, then guesses until there
-     * are k. It may guess fewer or none, as long as that does not depend on a guess that it has
-     * looked at and does not send. Stops after an end of sequence and after a guess that it gave
-     * less than seq->threshold; both are still guesses, because a guess that was looked at must be
-     * sent (docs/design.md section 5). Coins RNG_DRAFT at (position, base); under a coupled rule
-     * the guess is the argmax under the shared noise. Siblings use coins of the same address with
-     * their numbers from 1 on as the index, and may be dropped for reasons that have nothing to do
-     * with their values. Guesses after siblings use those of their position each with an index of
-     * its own from 1 + SIBLINGS_MAX on. seq->n_draft_kv counts what was read. A model also writes
-     * the guesses of the chain to seq->tokens after the committed ones, where its next pass reads
-     * them. Errors of a lane: ERR_NO_MEMORY, ERR_EXHAUSTED no KV block, ERR_UNAVAILABLE the device
-     * is lost. All lanes go through a pass together, and *cost says what the passes took. */
+    /* For each lane: reads the sequence's tokens that it has not read, then guesses until there are
+     * k. It may guess fewer or none, as long as that does not depend on a guess that it has looked
+     * at and does not send. Stops after an end of sequence and after a guess that it gave less than
+     * seq->threshold; both are still guesses, because a guess that was looked at must be sent
+     * (docs/design.md section 5). Coins RNG_DRAFT at (position, base); under a coupled rule the
+     * guess is the argmax under the shared noise. Siblings use coins of the same address with their
+     * numbers from 1 on as the index, and may be dropped for reasons that have nothing to do with
+     * their values. Guesses after siblings use those of their position each with an index of its
+     * own from 1 + SIBLINGS_MAX on. seq->n_draft_kv[model] counts what was read. A model also
+     * writes the guesses of the chain to seq->tokens after the committed ones, where its next pass
+     * reads them. Errors of a lane: ERR_NO_MEMORY, ERR_EXHAUSTED no KV block, ERR_UNAVAILABLE the
+     * device is lost. All lanes go through a pass together, and *cost says what the passes took. */
     void (*propose)(struct drafter *drafter, struct draft_lane *lanes, int n, struct arena *arena,
                     struct draft_cost *cost);
 
-    /* The round is over: positions below seq->n_draft_kv hold committed tokens, so others whose
-     * texts begin alike may use what was computed for them. */
+    /* The round is over: positions below seq->n_draft_kv[model] hold committed tokens, so others
+     * whose texts begin alike may use what was computed for them. */
     void (*commit)(struct drafter *drafter, struct sequence *seq);
 
     struct model_draft_extra_ops extra;

@@ -64,7 +64,8 @@ int drafters_open(struct drafters *d, struct drafter *model, const struct lookup
 {
     struct name_list_item items[NAME_LIST_NAMES_MAX];
     int rc = 0, n;
-    *d = (struct drafters){.model = model};
+    *d = (struct drafters){0};
+    if (model) drafters_add_model(d, model);
     TRY(read_list(options->lookup, items, &n, err));
     for (int i = 0; i < n; i++) {
         const struct drafter_row *row = &drafter_rows[items[i].index];
@@ -93,24 +94,60 @@ void drafters_close(struct drafters *d)
     *d = (struct drafters){0};
 }
 
+void drafters_add_model(struct drafters *d, struct drafter *model)
+{
+    model->model = d->n_models;
+    d->models[d->n_models++] = model;
+}
+
+void drafters_remove_model(struct drafters *d)
+{
+    d->n_models--;
+}
+
+bool drafters_may_guess(const struct drafters *d, const struct sequence *seq, int model)
+{
+    bool is_asked = seq->planner_state.strategy == STRATEGY_PLANNED ? model < d->n_models
+                                                                    : model == d->n_models - 1;
+    return is_asked && !seq->is_score && seq->n_draft > 0 && !seq->lost_draft[model];
+}
+
+void drafters_lose(const struct drafters *d, struct sequence *seq, int model, const char *why)
+{
+    seq->lost_draft[model] = true;
+    for (int m = 0; m < d->n_models; m++) {
+        if (drafters_may_guess(d, seq, m)) return;
+    }
+    seq->speculation_off = why;
+}
+
+struct drafter *drafters_reader(const struct drafters *d)
+{
+    for (int m = 0; m < d->n_models; m++) {
+        if (d->models[m]->features) return d->models[m];
+    }
+    return NULL;
+}
+
 const struct feature_wish *drafters_features(const struct drafters *d, const struct sequence *seq)
 {
-    bool may_guess = d->model && !seq->is_score && seq->n_draft > 0 && !seq->lost_draft &&
-                     seq->n_tokens < drafter_limit(d->model);
-    return may_guess ? d->model->features : NULL;
+    const struct drafter *reader = drafters_reader(d);
+    bool may_guess = reader && drafters_may_guess(d, seq, reader->model) &&
+                     seq->n_tokens < drafter_limit(reader);
+    return may_guess ? reader->features : NULL;
 }
 
 int drafters_check_target(const struct drafters *d, int n_layers, int dim, struct error *err)
 {
-    const struct feature_wish *wish = d->model ? d->model->features : NULL;
-    if (!wish) return 0;
-    const struct feature_wish kept = feature_wish_kept(wish); /* what workers project, too */
+    const struct drafter *reader = drafters_reader(d);
+    if (!reader) return 0;
+    const struct feature_wish kept = feature_wish_kept(reader->features); /* what workers project */
     int last = kept.n > 0 ? kept.boundaries[kept.n - 1] : 0;
-    if (dim == d->model->feature_dim && last <= n_layers) return 0;
+    if (dim == reader->feature_dim && last <= n_layers) return 0;
     return error_set(err, ERR_UNSUPPORTED,
                      "the draft reads features of %d elements, up to boundary %d, but the target "
                      "has %d layers of width %d: it is a head for another target",
-                     d->model->feature_dim, last, n_layers, dim);
+                     reader->feature_dim, last, n_layers, dim);
 }
 
 bool drafters_look_up(const struct drafters *d)
@@ -123,7 +160,7 @@ bool drafters_look_up(const struct drafters *d)
 
 bool drafters_any(const struct drafters *d)
 {
-    return d->model || drafters_look_up(d);
+    return d->n_models > 0 || drafters_look_up(d);
 }
 
 bool drafters_may_look(const struct drafter *finder, const struct sequence *seq)
@@ -158,7 +195,7 @@ struct drafter *drafters_brought(const struct drafters *d, const struct sequence
 
 struct drafter *drafters_first(const struct drafters *d)
 {
-    if (d->model) return d->model;
+    if (d->n_models > 0) return d->models[d->n_models - 1];
     for (int i = 0; i < d->n_finders; i++) {
         if (d->finders[i]->row->is_of_head) return d->finders[i];
     }
@@ -170,7 +207,9 @@ struct drafter *drafters_first(const struct drafters *d)
 
 void drafters_set_vocabulary(struct drafters *d, int n_vocab)
 {
-    if (d->model) drafter_set_vocabulary(d->model, n_vocab);
+    for (int m = 0; m < d->n_models; m++) {
+        drafter_set_vocabulary(d->models[m], n_vocab);
+    }
     for (int i = 0; i < d->n_finders; i++) {
         drafter_set_vocabulary(d->finders[i], n_vocab);
     }
@@ -178,13 +217,17 @@ void drafters_set_vocabulary(struct drafters *d, int n_vocab)
 
 void drafters_set_projection(struct drafters *d, const struct projection_key *held)
 {
-    if (!d->model || !d->model->row->model->extra.set_projection) return;
-    d->model->row->model->extra.set_projection(d->model, held);
+    for (int m = 0; m < d->n_models; m++) {
+        const struct model_draft_extra_ops *extra = &d->models[m]->row->model->extra;
+        if (extra->set_projection) extra->set_projection(d->models[m], held);
+    }
 }
 
 void drafters_commit(struct drafters *d, struct sequence *seq)
 {
-    if (d->model) drafter_commit(d->model, seq);
+    for (int m = 0; m < d->n_models; m++) {
+        drafter_commit(d->models[m], seq);
+    }
 }
 
 void drafters_observe_text(struct drafters *d, const struct sequence *seq)
@@ -254,7 +297,9 @@ const struct drafter *drafters_continuation(const struct drafters *d)
 
 void drafters_forget(struct drafters *d, int slot)
 {
-    if (d->model) drafter_forget(d->model, slot);
+    for (int m = 0; m < d->n_models; m++) {
+        drafter_forget(d->models[m], slot);
+    }
     for (int i = 0; i < d->n_finders; i++) {
         drafter_forget(d->finders[i], slot);
     }

@@ -1,11 +1,14 @@
-/* All drafters of an engine: the draft model, if there is one, and what finds guesses in texts. For
- * each sequence and round the planner says which of them guesses. Owned by the engine thread. */
+/* All drafters of an engine: its draft models, and what finds guesses in texts. For each sequence
+ * and round the planner says which of them guesses; for sequences with a K of their own it is the
+ * last model, in every round, whatever company they have. Owned by the engine thread. */
 #pragma once
 
 #include "coordinator/draft/lookup.h"
 
 struct drafters {
-    struct drafter *model; /* lent; NULL = none */
+    /* Lent, by their `model`. One of them may read features of the target. */
+    int n_models;
+    struct drafter *models[PLANNER_MODELS]; /* [n_models] */
     int n_finders;
     struct drafter *finders[PLANNER_FINDERS]; /* [n_finders] by struct planner_offer's `finder` */
 };
@@ -26,19 +29,34 @@ struct lookup_options {
     const struct tokenizer *tok;
 };
 
-/* Opens finders. model: lent, NULL = none. Errors: ERR_NO_MEMORY; of a datastore those of
- * datastore_open, and ERR_ARGUMENT it is for another tokenizer; of look-ahead embeddings those of
- * look_ahead_open. */
+/* Opens finders. model: the first one, lent; NULL = none. Errors: ERR_NO_MEMORY; of a datastore
+ * those of datastore_open, and ERR_ARGUMENT it is for another tokenizer; of look-ahead embeddings
+ * those of look_ahead_open. */
 int drafters_open(struct drafters *drafters, struct drafter *model,
                   const struct lookup_options *options, struct error *err);
 /* Closes the finders. */
 void drafters_close(struct drafters *drafters);
 
-/* The target's features that the draft model wants of a sequence's tokens; NULL: none. */
+/* One more model, which is lent and comes after the others; and the last one goes again. No
+ * sequence has a place. */
+void drafters_add_model(struct drafters *drafters, struct drafter *model);
+void drafters_remove_model(struct drafters *drafters);
+
+/* True if the model may guess for the sequence: any model for planned ones, and for others the last
+ * one. */
+bool drafters_may_guess(const struct drafters *drafters, const struct sequence *seq, int model);
+/* The model guesses no more for the sequence. Where no other one may, `why` is what is said of
+ * it. */
+void drafters_lose(const struct drafters *drafters, struct sequence *seq, int model,
+                   const char *why);
+
+/* The model that reads features of the target; NULL: there is none. */
+struct drafter *drafters_reader(const struct drafters *drafters);
+/* The target's features that it wants of a sequence's tokens; NULL: none. */
 const struct feature_wish *drafters_features(const struct drafters *drafters,
                                              const struct sequence *seq);
 
-/* Errors: ERR_UNSUPPORTED the draft model reads features that a target of so many layers and this
+/* Errors: ERR_UNSUPPORTED a draft model reads features that a target of so many layers and this
  * width does not have. */
 int drafters_check_target(const struct drafters *drafters, int n_layers, int dim,
                           struct error *err);
@@ -51,7 +69,7 @@ bool drafters_look_up(const struct drafters *drafters);
 /* Why a sequence whose K is its own has no guesses if there is no such drafter. */
 #define DRAFTERS_OWN_K_NEEDS "a K of its own needs a draft model or --lookup " LOOKUP_DEFAULT
 
-/* The drafter of sequences whose K is their own: the model, otherwise a finder that depends on
+/* The drafter of sequences whose K is their own: the last model, otherwise a finder that depends on
  * nothing but their text, or on the look-ahead tokens that every round has for them; NULL: none. */
 struct drafter *drafters_first(const struct drafters *drafters);
 

@@ -272,13 +272,13 @@ void model_draft_begin(struct drafter *drafter, struct sequence *seq)
     struct model_draft *d = model_draft(drafter);
     struct block_table *table = &d->tables[seq->slot];
     int n_held = table->n * d->pool.block_tokens;
-    bool has_own =
-        table->n_known < table->n || seq->n_draft_kv != (n_held > 0 ? n_held + d->shift : 0);
+    bool has_own = table->n_known < table->n ||
+                   seq->n_draft_kv[d->base.model] != (n_held > 0 ? n_held + d->shift : 0);
     if (has_own) return;
     begin_content(d, seq, table);
     int n = prefix_cache_take(table, &d->pool, seq->tokens + d->first_key,
                               seq->n_tokens - d->first_key);
-    seq->n_draft_kv = n > 0 ? n + d->shift : 0;
+    seq->n_draft_kv[d->base.model] = n > 0 ? n + d->shift : 0;
 }
 
 int model_draft_reserve(struct drafter *drafter, struct sequence *seq, int n_positions,
@@ -296,9 +296,10 @@ void model_draft_commit(struct drafter *drafter, struct sequence *seq)
     struct model_draft *d = model_draft(drafter);
     struct block_table *table = &d->tables[seq->slot];
     begin_content(d, seq, table);
-    prefix_cache_publish(table, &d->pool, seq->tokens + d->first_key, seq->n_draft_kv - d->shift);
+    prefix_cache_publish(table, &d->pool, seq->tokens + d->first_key,
+                         seq->n_draft_kv[d->base.model] - d->shift);
     /* The last token may be read once more, for its row. */
-    block_table_give_up(table, &d->pool, seq->n_draft_kv - d->shift - 1);
+    block_table_give_up(table, &d->pool, seq->n_draft_kv[d->base.model] - d->shift - 1);
 }
 
 /* ---- reading ---- */
@@ -369,7 +370,7 @@ int model_draft_step(struct model_draft *d, const struct feeding *feedings, int 
         const struct forward_lane *lane = &d->forward[i];
         int n_read = d->block.size > 0 ? d->inputs->features[i].n_target : lane->n_tokens;
         int read = lane->position + n_read + d->shift;
-        feedings[i].seq->n_draft_kv = feedings[i].grower ? feedings[i].end : read;
+        feedings[i].seq->n_draft_kv[d->base.model] = feedings[i].grower ? feedings[i].end : read;
     }
 out:
     return rc;
@@ -382,7 +383,8 @@ int model_draft_read(struct drafter *drafter, const struct draft_reading *readin
     int rc = 0, n_feedings = 0, n_done;
     for (int i = 0; i < n; i++) {
         struct sequence *seq = readings[i].seq;
-        int end = model_draft_readable(d, seq, seq->n_draft_kv + readings[i].n_tokens);
+        int end =
+            model_draft_readable(d, seq, seq->n_draft_kv[d->base.model] + readings[i].n_tokens);
         if (end <= model_draft_first_unread(d, seq)) continue;
         TRY(block_table_reach(&d->tables[seq->slot], &d->pool, end - d->shift, err));
         d->feedings[n_feedings++] = (struct feeding){.seq = seq, .end = end};
@@ -399,7 +401,7 @@ int model_draft_plan_feeding(struct model_draft *d, struct feeding *feeding, str
 {
     *feeding = (struct feeding){.seq = seq, .end = position, .n_rows = 1};
     if (d->block.size > 0) return model_draft_plan_block(d, feeding, position, err);
-    if (seq->n_draft_kv >= position) seq->n_draft_kv = position - 1;
+    if (seq->n_draft_kv[d->base.model] >= position) seq->n_draft_kv[d->base.model] = position - 1;
     if (d->n_places) return 0;
     return block_table_reach(&d->tables[seq->slot], &d->pool, position - d->shift, err);
 }

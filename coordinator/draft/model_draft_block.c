@@ -50,7 +50,7 @@ int model_draft_plan_block(struct model_draft *d, struct feeding *feeding, int p
                            struct error *err)
 {
     struct sequence *seq = feeding->seq;
-    seq->n_draft_kv = least(seq->n_draft_kv, position);
+    seq->n_draft_kv[d->base.model] = least(seq->n_draft_kv[d->base.model], position);
     return block_table_reach(&d->tables[seq->slot], &d->pool, model_draft_block_end(d, position),
                              err);
 }

@@ -9,7 +9,7 @@
 
 int model_draft_first_unread(const struct model_draft *d, const struct sequence *seq)
 {
-    return seq->n_draft_kv > d->shift ? seq->n_draft_kv : d->shift;
+    return seq->n_draft_kv[d->base.model] > d->shift ? seq->n_draft_kv[d->base.model] : d->shift;
 }
 
 int model_draft_readable(const struct model_draft *d, const struct sequence *seq, int end)
@@ -34,7 +34,8 @@ void model_draft_end_guesses(const struct model_draft *d, struct draft_lane *lan
 {
     for (int i = 0; d->inputs && i < n; i++) {
         struct sequence *seq = lanes[i].seq;
-        seq->n_draft_kv = least(seq->n_draft_kv, lanes[i].draft->base);
+        seq->n_draft_kv[d->base.model] =
+            least(seq->n_draft_kv[d->base.model], lanes[i].draft->base);
     }
 }
 

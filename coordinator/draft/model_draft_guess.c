@@ -120,7 +120,7 @@ static int guess_from_rows(struct model_draft *d, const struct feeding *feeding,
         has_next = !rc && i + 1 < feeding->n_rows && !draft->is_over &&
                    draft->tokens[guess_tree_last(draft)] == expected[i];
     }
-    feeding->seq->n_draft_kv = draft->base + draft->n_chain - 1;
+    feeding->seq->n_draft_kv[d->base.model] = draft->base + draft->n_chain - 1;
     return rc;
 }
 
@@ -144,7 +144,7 @@ static void guess_places(struct model_draft *d, const struct feeding *feedings, 
     for (int f = 0; f < n; f++) {
         draws[f] = (struct place_draw){.first = feedings[f].lane->draft->n_chain};
         feedings[f].lane->err.code = 0;
-        feedings[f].seq->n_draft_kv = feedings[f].lane->draft->base;
+        feedings[f].seq->n_draft_kv[d->base.model] = feedings[f].lane->draft->base;
     }
     while (n_left > 0) {
         n_left = 0;
@@ -223,7 +223,8 @@ void model_draft_propose(struct drafter *drafter, struct draft_lane *lanes, int 
     model_draft_begin_growth(d, lanes, n);
     while ((n_feedings = list_feedings(d, lanes, n)) > 0) {
         for (int i = 0; i < n_feedings && cost->n_passes == 0; i++) {
-            cost->first_pass_tokens += d->feedings[i].end - d->feedings[i].seq->n_draft_kv;
+            cost->first_pass_tokens +=
+                d->feedings[i].end - d->feedings[i].seq->n_draft_kv[d->base.model];
         }
         int n_ahead = read_ahead(d, n_feedings), n_again = 0;
         for (int i = 0; i < n_feedings; i++) {

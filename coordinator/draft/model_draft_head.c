@@ -276,7 +276,7 @@ static int head_draft_observe(struct drafter *drafter, struct sequence *seq,
     if (n_waiting <= WAITING_MAX) return 0;
     /* In parts, so that no round waits long for it. */
     int n_read = n_waiting - WAITING_MAX > READ_PART ? n_waiting - WAITING_MAX : READ_PART;
-    const struct draft_reading reading = {seq, n_read};
+    const struct draft_reading reading = {seq, n_read, drafter->model};
     rc = model_draft_read(drafter, &reading, 1, err);
     /* Others have the KV. A text with a K of its own waits on, because its guesses must not depend
      * on company; it is at most as long as the KV. Another one goes on plain, so that features that
@@ -300,7 +300,7 @@ static int read_by_places(const struct sequence *seq)
 static void head_draft_begin(struct drafter *drafter, struct sequence *seq)
 {
     if (model_draft(drafter)->n_places) {
-        seq->n_draft_kv = read_by_places(seq);
+        seq->n_draft_kv[drafter->model] = read_by_places(seq);
     } else {
         model_draft_begin(drafter, seq);
     }
@@ -331,7 +331,7 @@ static int head_draft_reserve(struct drafter *drafter, struct sequence *seq, int
 static void head_draft_commit(struct drafter *drafter, struct sequence *seq)
 {
     if (model_draft(drafter)->n_places) {
-        seq->n_draft_kv = read_by_places(seq);
+        seq->n_draft_kv[drafter->model] = read_by_places(seq);
     } else {
         model_draft_commit(drafter, seq);
     }

@@ -63,7 +63,7 @@ static void expect(struct draft_stage *stage, struct draft_lane *const *lanes, i
     }
     if (n_known == 0) return;
     n = least(n, PLANNER_LANES_MAX);
-    planner_stage(s->planner, planned, n);
+    planner_stage(s->planner, s->model, planned, n);
     for (int i = 0; i < n; i++) {
         lanes[i]->expected.n_fed = s->reads_all ? planned[i].n_known : planned[i].n_fed;
     }
@@ -105,7 +105,11 @@ void staged_begin(struct staged *s, enum staged_mode mode, const struct drafters
     s->finder = drafters_continuation(drafters);
     /* A row that is read ahead has no feature: that is what the guess before it gives. And a
      * parallel draft has no pass to save. */
-    bool can_read_ahead =
-        drafters->model && !drafters->model->features && !drafters->model->is_parallel;
-    if (can_read_ahead && s->finder) drafters->model->stage = &s->base;
+    for (int m = 0; m < drafters->n_models && s->finder; m++) {
+        struct drafter *model = drafters->models[m];
+        if (model->features || model->is_parallel) continue;
+        model->stage = &s->base;
+        s->model = m;
+        return;
+    }
 }

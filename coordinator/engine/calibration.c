@@ -33,11 +33,11 @@ enum {
 
 struct calibration;
 
-/* One of the two models and how it is measured. */
+/* One of the models and how it is measured. */
 struct measured_model {
+    struct drafter *drafter; /* NULL: the target */
     /* Measures n lanes; *us = 0: that teaches nothing. */
     int (*measure)(struct calibration *c, int n, int64_t *us, struct error *err);
-    void (*teach)(struct planner *planner, int n, double us);
     int n_most;             /* lanes */
     bool takes_blocks;      /* one of the pool for each lane */
     bool lacked[SIZES];     /* there were no free blocks for this size, in one of the tries */
@@ -52,7 +52,7 @@ struct calibration {
     struct calibration_options options;
     struct arena arena;
     struct sequence *seqs; /* [n_lanes] of the draft's lanes */
-    struct measured_model models[2];
+    struct measured_model models[PLANNER_MODELS + 1];
     int n_models;
     int model, n_first, try, size; /* what is measured next; n_first: of the first ones, made */
     int64_t spent_us;
@@ -99,7 +99,7 @@ static void begin_sequence(struct calibration *c, int i)
     struct sequence *seq = &c->seqs[i];
     seq->slot = i;
     seq->n_tokens = seq->n_prompt = CALIBRATION_TOKENS;
-    seq->n_draft_kv = 0;
+    memset(seq->n_draft_kv, 0, sizeof seq->n_draft_kv);
     seq->rule = &accept_rules[RULE_REJECTION];
     seq->tree_rule = &tree_rules[TREE_RULE_AUTO];
     seq->sampling = (struct sampling_params){.temperature = 1, .top_p = 1};
@@ -107,9 +107,8 @@ static void begin_sequence(struct calibration *c, int i)
 
 /* The target's feature of the first token, of zeros, for a draft that reads features: they take as
  * long as any others. */
-static int show_features(struct calibration *c, int i, struct error *err)
+static int show_features(struct calibration *c, struct drafter *drafter, int i, struct error *err)
 {
-    struct drafter *drafter = c->options.drafter;
     if (!drafter->features) return 0;
     struct draft_features features = draft_features_of(drafter->features, drafter->feature_dim);
     size_t n = feature_wish_width(drafter->features, drafter->feature_dim);
@@ -121,26 +120,27 @@ static int show_features(struct calibration *c, int i, struct error *err)
     return drafter_observe(drafter, &c->seqs[i], &features, err);
 }
 
-/* One pass of the draft over n lanes. */
+/* One pass of the draft model that is measured, over n lanes. */
 static int draft_once(struct calibration *c, int n, int64_t *us, struct error *err)
 {
     static const struct end_ids no_ends;
     struct draft_cost cost;
-    int n_passes = c->options.drafter->is_parallel ? 1 : DRAFT_PASSES, rc = 0;
+    struct drafter *drafter = c->models[c->model].drafter;
+    int n_passes = drafter->is_parallel ? 1 : DRAFT_PASSES, rc = 0;
     arena_reset(&c->arena);
     struct draft_lane *lanes = arena_take(&c->arena, (size_t)n, sizeof *lanes);
     struct guess_tree *drafts = arena_take(&c->arena, (size_t)n, sizeof *drafts);
     if (!lanes || !drafts) return error_set(err, ERR_NO_MEMORY, "no room for %d lanes", n);
     for (int i = 0; i < n; i++) {
         begin_sequence(c, i);
-        TRY(show_features(c, i, err));
+        TRY(show_features(c, drafter, i, err));
         guess_tree_begin(&drafts[i], CALIBRATION_TOKENS);
         lanes[i] = (struct draft_lane){
             .seq = &c->seqs[i], .k = n_passes, .ends = &no_ends, .draft = &drafts[i]};
     }
-    drafter_propose(c->options.drafter, lanes, n, &c->arena, &cost);
+    drafter_propose(drafter, lanes, n, &c->arena, &cost);
     for (int i = 0; i < n; i++) {
-        drafter_forget(c->options.drafter, i);
+        drafter_forget(drafter, i);
     }
     /* A drafter that makes no passes, or fails, teaches nothing. */
     *us = cost.n_passes == n_passes ? cost.pass_us[n_passes - 1] : 0;
@@ -178,17 +178,16 @@ int calibration_open(struct calibration **calibration, const struct calibration_
     c->options = *options;
     TRY(arena_open(&c->arena, ARENA_BYTES, err));
     TRY(open_sequences(c, err));
-    if (options->drafter) {
-        c->models[c->n_models++] =
-            (struct measured_model){.measure = draft_once,
-                                    .teach = planner_calibrate_draft,
-                                    .n_most = options->n_lanes,
-                                    .end_us = budget_us / 2,
-                                    .late_us = CALIBRATION_LATE * budget_us / 2};
+    for (int m = 0, n = options->drafters->n_models; m < n; m++) {
+        int64_t end_us = budget_us / 2 * (m + 1) / n; /* with what those before it have left */
+        c->models[c->n_models++] = (struct measured_model){.drafter = options->drafters->models[m],
+                                                           .measure = draft_once,
+                                                           .n_most = options->n_lanes,
+                                                           .end_us = end_us,
+                                                           .late_us = CALIBRATION_LATE * end_us};
     }
     c->models[c->n_models++] =
         (struct measured_model){.measure = step_once,
-                                .teach = planner_calibrate_step,
                                 .n_most = most_lanes(options),
                                 .takes_blocks = true,
                                 .end_us = budget_us, /* with what the draft has left */
@@ -257,13 +256,22 @@ static bool find_model(struct calibration *c)
     return false;
 }
 
+static void teach(struct planner *planner, const struct drafter *drafter, int n, double us)
+{
+    if (drafter) {
+        planner_calibrate_draft(planner, drafter->model, n, us);
+    } else {
+        planner_calibrate_step(planner, n, us);
+    }
+}
+
 /* All models at once: until then requests are planned like those of a new pair. */
 static void teach_planner(const struct calibration *c)
 {
     for (const struct measured_model *model = c->models; model < c->models + c->n_models; model++) {
         for (int i = 0; i < SIZES; i++) {
             if (model->best_us[i] == 0) continue;
-            model->teach(c->options.planner, 1 << i, (double)model->best_us[i]);
+            teach(c->options.planner, model->drafter, 1 << i, (double)model->best_us[i]);
         }
     }
 }

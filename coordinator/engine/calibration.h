@@ -1,11 +1,11 @@
 /* Times of a new pair of models, measured while no text is served: steps of the idle group and
- * passes of the draft over growing numbers of lanes. With them the planner needs no rounds of
- * learning and knows large steps before they are used. Owned by the engine thread. */
+ * passes of the draft models over growing numbers of lanes. With them the planner needs no rounds
+ * of learning and knows large steps before they are used. Owned by the engine thread. */
 #pragma once
 
 #include <stdbool.h>
 
-#include "coordinator/draft/drafter.h"
+#include "coordinator/draft/drafters.h"
 #include "coordinator/kv/blocks.h"
 #include "coordinator/target/target.h"
 #include "speculation/planner/planner.h"
@@ -16,7 +16,7 @@ enum { CALIBRATION_LATE = 10 };
 /* All of it outlives the calibration. */
 struct calibration_options {
     struct target *target;
-    struct drafter *drafter; /* NULL: none */
+    const struct drafters *drafters; /* whose draft models are measured */
     struct block_pool *pool; /* of the target; a step takes blocks that nobody holds or knows */
     struct planner *planner; /* is taught */
     int n_lanes;             /* the most lanes */

@@ -66,9 +66,11 @@ int engine_open(struct engine **engine, const struct engine_options *options, st
     TRY(mem_array(&e, 1, sizeof *e, err));
     e->options = *options;
     e->start_us = clock_now_us();
-    if (options->drafters->model && options->drafters->model->head_folder) {
-        e->head = options->drafters->model;
-        options->drafters->model = NULL;
+    struct drafters *drafters = options->drafters;
+    int n_models = drafters->n_models;
+    if (n_models > 0 && drafters->models[n_models - 1]->head_folder) {
+        e->head = drafters->models[n_models - 1];
+        drafters_remove_model(drafters);
     }
     /* Every job may come back as all of its sequences, once they have had a place. */
     const struct waiting_options waiting = {
@@ -119,6 +121,14 @@ void engine_close(struct engine *e)
 
 /* ---- the group ---- */
 
+/* Tells the planner what it has to know of a model before it has measured anything. */
+static void learn_model(struct engine *e, const struct drafter *model)
+{
+    e->planner.models[model->model] = (struct planner_model){.is_parallel = model->is_parallel,
+                                                             .lane_rows = model->lane_rows,
+                                                             .rereads = model->features != NULL};
+}
+
 /* Forgets what was measured with another group, because it says nothing of this one. */
 static bool adopt_planner(struct engine *e, const struct target_description *d)
 {
@@ -126,14 +136,15 @@ static bool adopt_planner(struct engine *e, const struct target_description *d)
     bool is_same = old->model_fingerprint == d->model_fingerprint && old->n_ranks == d->n_ranks &&
                    old->n_threads == d->n_threads && strcmp(old->arithmetic, d->arithmetic) == 0 &&
                    strcmp(old->kernels, d->kernels) == 0;
-    const struct drafter *model = e->head ? e->head : e->options.drafters->model;
-    if (!is_same) {
-        e->planner = (struct planner){.is_parallel = model && model->is_parallel,
-                                      .lane_rows = model ? model->lane_rows : 0,
-                                      .rereads = model && model->features};
+    if (is_same) return false;
+    const struct drafters *drafters = e->options.drafters;
+    e->planner = (struct planner){0};
+    for (int m = 0; m < drafters->n_models; m++) {
+        learn_model(e, drafters->models[m]);
     }
-    if (!is_same) memset(e->watches, 0, sizeof e->watches);
-    return !is_same;
+    if (e->head) learn_model(e, e->head);
+    memset(e->watches, 0, sizeof e->watches);
+    return true;
 }
 
 /* Sequences that waited through the loss of a group go on with one of the same model, and with no
@@ -171,12 +182,16 @@ static int adopt_group(struct engine *e, struct error *err)
     const struct target_description *d = engine_group(e);
     int rc = 0;
     check_waiting(e, d);
-    const struct drafters of_head = {.model = e->head};
+    const struct drafters of_head = {.n_models = 1, .models = {e->head}};
     TRY(drafters_check_target(e->head ? &of_head : e->options.drafters, d->n_layers, d->dim, err));
     TRY(drafters_check_look_ahead(e->options.drafters, &d->look_ahead, err));
     TRY(name_group(e, d, err));
-    struct drafter *model = e->head ? e->head : e->options.drafters->model;
-    if (model && !groups_are_alike(&e->planner_group, d)) drafter_forget_target(model);
+    struct drafters *drafters = e->options.drafters;
+    bool is_another = !groups_are_alike(&e->planner_group, d);
+    for (int m = 0; m < drafters->n_models && is_another; m++) {
+        drafter_forget_target(drafters->models[m]);
+    }
+    if (e->head && is_another) drafter_forget_target(e->head);
     bool is_new = adopt_planner(e, d);
     block_pool_close(&e->target_pool);
     TRY(block_pool_open(&e->target_pool, d->n_kv_blocks, d->block_tokens, err));
@@ -225,9 +240,9 @@ static void take_conventions(struct engine *e)
 /* Names the features that the draft model reads of the group. */
 static const char *name_features(const struct engine *e)
 {
-    const struct drafter *model = e->options.drafters->model;
-    if (!model || !model->features) return "none";
-    return model->features->projection.key.digest ? "projected" : "plain";
+    const struct drafter *reader = drafters_reader(e->options.drafters);
+    if (!reader) return "none";
+    return reader->features->projection.key.digest ? "projected" : "plain";
 }
 
 /* Connects to the group that was found for this engine, if there is one. */

@@ -32,8 +32,8 @@ struct engine {
     bool is_measured; /* the planner has times of that pair, and no size lacked free blocks */
     struct calibration *calibration; /* that is going on; NULL: none */
     struct times_file times_file;    /* where the planner's tables are kept; path "" = nowhere */
-    struct drafter *head;         /* that must prove itself: drafters->model is NULL until it has;
-                                    NULL: there is none */
+    struct drafter *head;         /* that must prove itself: it is no model of the drafters until it
+                                    has; NULL: there is none */
     struct head_proof *proof;     /* that is going on, ... */
     struct proving *proving;      /* ... and its texts; NULL: none is */
     struct proof_file proof_file; /* where its result is kept; path "" = nowhere */

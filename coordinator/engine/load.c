@@ -23,12 +23,21 @@ void engine_show_load(struct engine *e)
                           memory_order_relaxed);
     atomic_store_explicit(&load->n_steps, e->round->n_steps, memory_order_relaxed);
     atomic_store_explicit(&load->is_measured, !e->calibration, memory_order_relaxed);
+    const struct planner_prior *prior =
+        &e->planner.models[planner_first_model(&e->planner, NULL)].prior;
     for (int i = 0; i < DRAFT_MAX; i++) {
-        atomic_store_explicit(&load->alpha[i], e->planner.prior.alpha[i], memory_order_relaxed);
+        atomic_store_explicit(&load->alpha[i], prior->alpha[i], memory_order_relaxed);
     }
     fill_blocks(load->kv_blocks, pool->n_blocks, pool->n_free, pool->n_cached);
-    if (e->options.drafters->model) {
-        struct draft_kv kv = drafter_kv(e->options.drafters->model);
-        fill_blocks(load->draft_kv_blocks, kv.n_blocks, kv.n_free, kv.n_cached);
+    const struct drafters *drafters = e->options.drafters;
+    struct draft_kv all = {0};
+    for (int m = 0; m < drafters->n_models; m++) {
+        struct draft_kv kv = drafter_kv(drafters->models[m]);
+        all.n_blocks += kv.n_blocks;
+        all.n_free += kv.n_free;
+        all.n_cached += kv.n_cached;
+    }
+    if (drafters->n_models > 0) {
+        fill_blocks(load->draft_kv_blocks, all.n_blocks, all.n_free, all.n_cached);
     }
 }

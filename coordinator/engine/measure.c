@@ -16,15 +16,16 @@ enum {
 /* Uses what an earlier start has measured of this pair; false: there is nothing. */
 static bool take_saved(struct engine *e)
 {
-    const struct drafter *model = e->options.drafters->model;
+    const struct drafters *drafters = e->options.drafters;
+    const char *kernels = drafters->n_models > 0 ? drafters->models[0]->kernels : NULL;
     struct error err;
     e->times_file.path[0] = '\0';
     const char *folder = e->options.pack_cache;
     if (!folder || strcmp(folder, "off") == 0 || !drafters_any(e->options.drafters)) {
         return false;
     }
-    int rc = times_file_find(&e->times_file, folder, e->options.draft,
-                             model && model->kernels ? model->kernels : "", engine_group(e), &err);
+    int rc = times_file_find(&e->times_file, folder, e->options.drafts, kernels ? kernels : "",
+                             engine_group(e), &err);
     if (!rc) rc = times_file_read(&e->times_file, &e->planner, &err);
     if (rc && rc != ERR_NOT_FOUND) {
         log_line(LOG_LEVEL_WARN, "times_not_read", "text=\"%s\"", err.text);
@@ -43,7 +44,7 @@ void engine_keep_times(const struct engine *e)
 int engine_begin_measuring(struct engine *e, bool is_new, struct error *err)
 {
     const struct calibration_options options = {.target = e->options.target,
-                                                .drafter = e->options.drafters->model,
+                                                .drafters = e->options.drafters,
                                                 .pool = &e->target_pool,
                                                 .planner = &e->planner,
                                                 .n_lanes = e->n_places,

@@ -49,8 +49,10 @@ struct engine_options {
     const struct tree_rule *tree_rule; /* of requests that name none; NULL = auto */
     struct served_chat *chat;          /* for prompts of a head's proof; NULL = none */
     bool head_unchecked;               /* a head guesses at once, without a proof */
-    const char *pack_cache;  /* where measured times are kept: NULL or "off", "auto", a folder */
-    const char *draft;       /* as --draft names it */
+    const char *pack_cache; /* where measured times are kept: NULL or "off", "auto", a folder */
+    /* Draft models as the options name them, by number; the first one may be "none", and where
+     * there is no further one it is NULL. */
+    const char *drafts[PLANNER_MODELS];
     const char *target_name; /* what clients are told; NULL = as the target names itself */
     const char *draft_name;  /* the same; "" = no draft */
     int draft_support, queue_capacity;

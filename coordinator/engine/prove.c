@@ -1,23 +1,26 @@
-/* A head becomes the draft model when it has proven itself with the group's model: which features
- * it means is found out, and one that guesses badly does not guess at all. Texts are served without
- * it until then. One that need not be checked guesses at once, as its file says or as an earlier
- * start has found. */
+/* A head becomes a draft model, the last one, when it has proven itself with the group's model:
+ * which features it means is found out, and one that guesses badly does not guess at all. Texts are
+ * served without it until then. One that need not be checked guesses at once, as its file says or
+ * as an earlier start has found. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "coordinator/engine/internal.h"
 
-/* The draft model from now on; NULL: there is none. No text has a place. */
-static void use_model(struct engine *e, struct drafter *model)
+/* Makes the head a draft model, or none any more. No text has a place. */
+static void use_head(struct engine *e, bool is_used)
 {
-    e->options.drafters->model = model;
+    struct drafters *drafters = e->options.drafters;
+    int n = drafters->n_models;
+    if (n > 0 && drafters->models[n - 1] == e->head) drafters_remove_model(drafters);
+    if (is_used) drafters_add_model(drafters, e->head);
     staged_begin(&e->staged, e->options.draft_staged, e->options.drafters, &e->planner);
     appended_begin(&e->appended, e->options.lookup_append, e->options.drafters, &e->planner);
     e->scheduler.append_max = e->appended.finder ? PLANNER_APPEND_MAX : 0;
     memset(e->watches, 0, sizeof e->watches);
-    if (!model) return;
-    drafter_set_vocabulary(model, engine_group(e)->vocab_size);
+    if (!is_used) return;
+    drafter_set_vocabulary(e->head, engine_group(e)->vocab_size);
     drafters_set_projection(e->options.drafters, &engine_group(e)->projection);
 }
 
@@ -53,7 +56,7 @@ static void log_verdict(const struct engine *e, const struct head_table *table, 
              table->trials[table->chosen].reading.name, advice);
 }
 
-/* Makes the head the draft model, if it may be. True: it is. */
+/* Makes the head a draft model, if it may be. True: it is. */
 static bool take_head(struct engine *e, const struct head_table *table)
 {
     struct error err;
@@ -65,7 +68,7 @@ static bool take_head(struct engine *e, const struct head_table *table)
     }
     log_table(e, table);
     log_verdict(e, table, is_good);
-    use_model(e, is_good ? e->head : NULL);
+    use_head(e, is_good);
     return is_good;
 }
 
@@ -129,7 +132,7 @@ int engine_begin_proof(struct engine *e, struct error *err)
     engine_end_proof(e);
     if (e->proven.n_trials > 0 && e->proven_by == d->model_fingerprint) return 0;
     e->proven.n_trials = 0;
-    use_model(e, e->options.head_unchecked ? e->head : NULL);
+    use_head(e, e->options.head_unchecked);
     if (e->options.head_unchecked && !keeps_proofs(e)) return 0;
     if (drafter_open_proof(e->head, d->n_layers, PROVING_TEXT_TOKENS, &e->proof, &why)) {
         fail(e, &why);
@@ -143,7 +146,7 @@ int engine_begin_proof(struct engine *e, struct error *err)
     return 0;
 }
 
-/* The proof is over. True: there is a draft model now. */
+/* The proof is over. True: the head is a draft model now. */
 static bool conclude(struct engine *e)
 {
     struct error err;

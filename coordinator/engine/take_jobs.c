@@ -24,7 +24,7 @@ static struct sequence_defaults defaults_now(const struct engine *e)
         .follows_q = e->options.trees.follows_q,
         .tree_follows_q = e->options.trees.fixed_follows_q,
         .tree = e->options.trees.fixed.n > 0 ? &e->options.trees.fixed : NULL,
-        .has_chains = e->options.trees.fixed.is_independent && e->options.drafters->model,
+        .has_chains = e->options.trees.fixed.is_independent && e->options.drafters->n_models > 0,
         .tree_rule = e->options.tree_rule,
     };
 }
@@ -289,8 +289,9 @@ static void answer_describe(struct engine *e, struct job *job)
     struct seats_shown shown;
     show_seats(e, &shown);
     const struct target_description *d = engine_group(e);
-    const struct drafter *model = e->options.drafters->model;
-    const struct drafter *drafter = e->head ? e->head : model;
+    const struct drafters *drafters = e->options.drafters;
+    const struct drafter *model = drafters->n_models > 0 ? drafters->models[0] : NULL;
+    const struct drafter *head = e->head ? e->head : drafters_reader(drafters);
     int n_kernels, k = sequence_default_k(e->options.strategy, e->options.n_draft);
     const char *kernels[RANKS_MAX];
     target_kernels(e->options.target, kernels, &n_kernels);
@@ -300,7 +301,7 @@ static void answer_describe(struct engine *e, struct job *job)
         .target_architecture = d->architecture,
         .arithmetic = d->arithmetic,
         .draft_model = e->options.draft_name,
-        .draft_kind = drafter ? drafter->head_format : NULL,
+        .draft_kind = head ? head->head_format : NULL,
         .state = shown.state,
         .n_ranks = d->n_ranks,
         .n_slices = d->n_slices,

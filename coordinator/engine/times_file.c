@@ -16,19 +16,24 @@
 
 enum { VERSION = 1, FILE_BYTES_MAX = 1 << 20 };
 
-int times_file_find(struct times_file *file, const char *folder, const char *draft,
-                    const char *draft_kernels, const struct target_description *group,
-                    struct error *err)
+int times_file_find(struct times_file *file, const char *folder,
+                    const char *const drafts[PLANNER_MODELS], const char *draft_kernels,
+                    const struct target_description *group, struct error *err)
 {
     char found[PACK_FOLDER_BYTES], *model = NULL;
+    const char *draft = drafts[0];
     /* Without a folder of its own: no draft model is no folder either. */
     bool is_synthetic = strncmp(draft, "synthetic:", 10) == 0 || strcmp(draft, "none") == 0;
     int rc = 0;
     const char *name = strncmp(draft, "head:", 5) == 0 ? draft + 5 : draft;
     TRY(layers_strip(&model, name, err));
     TRY(pack_folder_find(found, folder, model, is_synthetic, err));
-    /* A long name is cut, and the hash of all of it tells names apart that differ after the cut. */
+    /* A long name is cut, and the hash of all of it tells names apart that differ after the cut. So
+     * does that of further models, which are not named. */
     uint64_t whole = strlen(draft) > 200 ? XXH3_64bits(draft, strlen(draft)) : 0;
+    for (int m = 1; m < PLANNER_MODELS && drafts[m]; m++) {
+        whole = XXH3_64bits_withSeed(drafts[m], strlen(drafts[m]), whole);
+    }
     snprintf(file->pair, sizeof file->pair,
              "draft %.200s%.0" PRIx64 " %.31s, target %016" PRIx64
              " %.31s %.31s, %d ranks, %d threads",
@@ -59,13 +64,26 @@ int times_file_write(const struct times_file *file, const struct planner *planne
 {
     struct planner_tables tables;
     planner_tables_get(planner, &tables);
-    json_t *root = json_pack("{si ss sf so so so}", "version", VERSION, "pair", file->pair,
-                             "read_us", tables.read_us, "draft", points_json(tables.draft), "step",
-                             points_json(tables.step), "rest", points_json(tables.rest));
+    json_t *further = json_array();
+    for (int m = 1; m < PLANNER_MODELS && tables.draft[m][0].us > 0; m++) {
+        json_array_append_new(further, json_pack("{sf so}", "read_us", tables.read_us[m], "draft",
+                                                 points_json(tables.draft[m])));
+    }
+    json_t *root = json_pack("{si ss sf so so so so}", "version", VERSION, "pair", file->pair,
+                             "read_us", tables.read_us[0], "draft", points_json(tables.draft[0]),
+                             "step", points_json(tables.step), "rest", points_json(tables.rest),
+                             "further_drafts", further);
     return kept_json_write(file->path, root, err);
 }
 
 /* ---- reading ---- */
+
+static int read_draft(const json_t *draft, const struct times_file *file, int model,
+                      struct planner_tables *tables, struct error *err)
+{
+    int rc = json_read_double(draft, "read_us", &tables->read_us[model], file->path, err);
+    return rc ? rc : planner_points_read(draft, "draft", file->path, tables->draft[model], err);
+}
 
 static int read_tables(const json_t *root, const struct times_file *file,
                        struct planner_tables *tables, struct error *err)
@@ -81,8 +99,14 @@ static int read_tables(const json_t *root, const struct times_file *file,
                        version, pair, VERSION, file->pair);
         goto out;
     }
-    TRY(json_read_double(root, "read_us", &tables->read_us, file->path, err));
-    TRY(planner_points_read(root, "draft", file->path, tables->draft, err));
+    TRY(read_draft(root, file, 0, tables, err));
+    const json_t *further = json_member(root, "further_drafts"), *draft;
+    size_t i;
+    json_array_foreach(further, i, draft)
+    {
+        if (i + 1 >= PLANNER_MODELS) break;
+        TRY(read_draft(draft, file, (int)i + 1, tables, err));
+    }
     TRY(planner_points_read(root, "step", file->path, tables->step, err));
     TRY(planner_points_read(root, "rest", file->path, tables->rest, err));
 out:

@@ -14,11 +14,11 @@ struct times_file {
     char pair[TIMES_FILE_PAIR_BYTES];
 };
 
-/* folder: as --pack-cache names it. draft: as --draft names it. The group is told apart by model,
- * arithmetic, kernels, ranks and threads. Errors: ERR_ARGUMENT there is no such folder. */
-int times_file_find(struct times_file *file, const char *folder, const char *draft,
-                    const char *draft_kernels, const struct target_description *group,
-                    struct error *err);
+/* folder: as --pack-cache names it. drafts: as in struct engine_options. The group is told apart by
+ * model, arithmetic, kernels, ranks and threads. Errors: ERR_ARGUMENT there is no such folder. */
+int times_file_find(struct times_file *file, const char *folder,
+                    const char *const drafts[PLANNER_MODELS], const char *draft_kernels,
+                    const struct target_description *group, struct error *err);
 
 /* Errors: ERR_NOT_FOUND there is no file, ERR_FORMAT it is not ours or of another pair; the planner
  * is as before then. */

@@ -38,7 +38,7 @@ void round_append(struct round *r, struct round_lane **owners, int n)
         int n_append = guess_tree_count(&owners[i]->plan.tree, GUESS_APPENDED);
         if (n_append == 0) continue;
         at[n_lanes] = i;
-        lanes[n_lanes++] = (struct append_lane){&r->drafts[i], n_append, 0};
+        lanes[n_lanes++] = (struct append_lane){&r->drafts[i], round_model(owners[i]), n_append, 0};
     }
     if (n_lanes == 0) return;
     const struct planner_append_load load = round_append_load(r);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/least.h"
 #include "coordinator/kv/prefix_cache.h"
 #include "coordinator/round/round.h"
 #include "coordinator/round/score.h"
@@ -82,9 +83,11 @@ static int commit(struct round *r, struct round_lane *lane, const struct round_a
     /* All guesses that stay, even where the text ends earlier: published KV belongs to the tokens
      * that are there. */
     memcpy(seq->tokens + seq->n_tokens, a->ids, (size_t)a->n * sizeof *a->ids);
-    int read = seq->n_tokens + n_chain; /* by the draft, and right */
+    int read = seq->n_tokens + n_chain; /* by the draft models, and right */
     seq->n_target_kv = seq->n_tokens + a->n;
-    if (seq->n_draft_kv > read) seq->n_draft_kv = read;
+    for (int m = 0; m < PLANNER_MODELS; m++) {
+        seq->n_draft_kv[m] = least(seq->n_draft_kv[m], read);
+    }
     const struct token_logprob *logprobs = NULL;
     if (seq->job->generate.logprobs >= 0) {
         logprobs = score_list_logprobs(a->rows, a->ids, a->n + 1, r->tools->tok, &r->arena);

@@ -17,6 +17,7 @@ static const struct feature_wish *wish_of(const struct round *r, const struct ro
 void round_want_features(struct round *r)
 {
     r->query.features = (struct feature_wish){0};
+    r->n_features = 0;
     for (int i = 0; i < r->n_lanes; i++) {
         const struct round_lane *lane = &r->lanes[i];
         const struct feature_wish *wish = lane->step_lane < 0 ? NULL : wish_of(r, lane);
@@ -27,6 +28,7 @@ void round_want_features(struct round *r)
         if (n == 0) continue; /* tokens that are read again, whose scores were sent before */
         step_lane->feature_first = is_scored ? lane->plan.first_scored : 0;
         step_lane->n_features = n;
+        r->n_features += n;
         feature_wish_add(&r->query.features, wish);
     }
 }
@@ -82,7 +84,9 @@ const uint16_t *round_features(struct round *r, const struct round_lane *lane,
 void round_show_features(struct round *r, struct round_lane *lane, int first)
 {
     struct sequence *seq = lane->seq;
-    const struct feature_wish *wish = drafters_features(r->tools->drafters, seq);
+    const struct drafters *drafters = r->tools->drafters;
+    struct drafter *reader = drafters_reader(drafters);
+    const struct feature_wish *wish = drafters_features(drafters, seq);
     int n = seq->n_target_kv - first, n_fed = lane->plan.n_tokens;
     struct error err;
     if (!wish || n <= 0 || seq->finish_reason) return;
@@ -95,12 +99,11 @@ void round_show_features(struct round *r, struct round_lane *lane, int first)
     features.n = n;
     features.rows = rows ? round_features(r, lane, wish, rows, n, &err) : NULL;
     if (!rows) error_set(&err, ERR_NO_MEMORY, "no room for %d features", n);
-    if (features.rows && !drafter_observe(r->tools->drafters->model, seq, &features, &err)) return;
+    if (features.rows && !drafter_observe(reader, seq, &features, &err)) return;
     log_line(LOG_LEVEL_WARN, "draft_lost", "text=\"%s\"", err.text);
-    seq->lost_draft = true;
-    seq->speculation_off = "the draft could not read the target's features";
-    drafter_forget(r->tools->drafters->model, seq->slot); /* what waits there is of no use now */
-    seq->n_draft_kv = 0;
+    drafters_lose(drafters, seq, reader->model, "the draft could not read the target's features");
+    drafter_forget(reader, seq->slot); /* what waits there is of no use now */
+    seq->n_draft_kv[reader->model] = 0;
     seq->draft_forgot = true;
 }
 

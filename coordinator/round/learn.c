@@ -64,7 +64,8 @@ static void learn_following(struct planner *planner, const struct round_lane *la
         bool is_kept = i + 1 < lane->n_accepted;
         if (end_ids_have(&lane->seq->ends, lane->draft.tokens[lane->accepted[i]])) return;
         if (i + 1 == DRAFT_MAX) return;
-        planner_observe_following(planner, &lane->seq->planner_state, &plan->tree, i + 1, is_kept);
+        planner_observe_following(planner, &lane->seq->planner_state, round_model(lane),
+                                  &plan->tree, i + 1, is_kept);
     }
 }
 
@@ -85,7 +86,8 @@ static void learn_grown(struct planner *planner, const struct round_lane *lane)
             c = guess_tree_sibling(draft, c);
         }
         if (n == 0) return;
-        planner_observe_grown(planner, &lane->seq->planner_state, i + 1, n, kept < 0 ? n : kept);
+        planner_observe_grown(planner, &lane->seq->planner_state, round_model(lane), i + 1, n,
+                              kept < 0 ? n : kept);
     }
 }
 
@@ -95,8 +97,9 @@ static void learn_grown(struct planner *planner, const struct round_lane *lane)
 static void learn_lane(struct planner *planner, const struct round_lane *lane)
 {
     struct planner_sequence *state = &lane->seq->planner_state;
+    int model = round_model(lane);
     if (lane->draft.is_independent) {
-        planner_observe_lane(planner, state, 0, 0);
+        planner_observe_lane(planner, state, model, 0, 0);
         learn_found(planner, lane);
         return;
     }
@@ -107,7 +110,7 @@ static void learn_lane(struct planner *planner, const struct round_lane *lane)
         planner_observe_offer(planner, state, offer, lane->draft.n_chain, lane->path.n_chain);
     } else {
         int k = round_n_own(lane), n_appended = lane->draft.n_chain - k;
-        planner_observe_lane(planner, state, k, least(lane->path.n_chain, k));
+        planner_observe_lane(planner, state, model, k, least(lane->path.n_chain, k));
         if (n_appended > 0 && lane->path.n_chain >= k) {
             planner_observe_append(planner, state, lane->append_evidence, n_appended,
                                    lane->path.n_chain - k);
@@ -116,18 +119,20 @@ static void learn_lane(struct planner *planner, const struct round_lane *lane)
     /* If the later places follow q, their siblings are at places of which the draft is unsure:
      * what they teach would not hold for others. Those of the first place are as planned. */
     if (!lane->plan.follows_q || lane->path.n_chain == 0) {
-        planner_observe_siblings(planner, state, offer, lane->path.n_tested, lane->path.kept);
+        planner_observe_siblings(planner, state, model, offer, lane->path.n_tested,
+                                 lane->path.kept);
     }
     learn_grown(planner, lane);
     learn_found(planner, lane);
 }
 
-/* Watches whether the draft model's guesses stay as often as before. */
+/* Watches whether a draft model's guesses stay as often as before. */
 static void watch(const struct round *r, const struct round_lane *lane)
 {
-    const struct drafter *model = r->tools->drafters->model;
+    const struct drafters *drafters = r->tools->drafters;
     const struct sequence *seq = lane->seq;
-    if (!r->tools->watches || !model) return;
+    if (!r->tools->watches || drafters->n_models == 0) return;
+    const struct drafter *model = drafters->models[round_model(lane)];
     bool is_own = !round_is_found(lane) && !lane->draft.is_independent;
     int k = is_own ? round_n_own(lane) : 0;
     const struct acceptance_lane watched = {.k = k,
@@ -169,6 +174,31 @@ static void record(struct round *r)
     r->n_steps++;
 }
 
+static void list_drafted(const struct round_drafted *done, struct planner_drafted *drafted)
+{
+    const struct draft_cost *cost = &done->cost;
+    drafted->n_passes = cost->n_passes;
+    drafted->first_pass_tokens = cost->first_pass_tokens;
+    drafted->read_us = done->read_us;
+    drafted->draft_us = done->draft_us;
+    memcpy(drafted->pass_lanes, cost->pass_lanes, sizeof cost->pass_lanes);
+    memcpy(drafted->pass_grows, cost->pass_grows, sizeof cost->pass_grows);
+    memcpy(drafted->pass_expected, cost->pass_expected, sizeof cost->pass_expected);
+    memcpy(drafted->pass_us, cost->pass_us, sizeof cost->pass_us);
+}
+
+/* Tells what the features of the step have cost: on the wire, their share of its bytes. */
+static void list_features(const struct round *r, struct planner_round *round)
+{
+    const struct target_cost *cost = &r->cost;
+    int64_t wire_us = cost->total_us - cost->compute_us - cost->collective_us;
+    double bytes = (double)(cost->bytes_sent + cost->bytes_received);
+    if (r->n_features == 0 || cost->feature_bytes == 0) return;
+    round->n_features = r->n_features;
+    round->features_step_us = cost->feature_us;
+    round->features_wire_us = (int64_t)((double)wire_us * (double)cost->feature_bytes / bytes);
+}
+
 void round_learn(struct round *r)
 {
     record(r);
@@ -177,19 +207,15 @@ void round_learn(struct round *r)
         .n_prompt = r->plan.n_prompt,
         .is_timed = true,
         .has_prompt = r->plan.n_prompt > 0,
-        .n_passes = r->draft_cost.n_passes,
-        .first_pass_tokens = r->draft_cost.first_pass_tokens,
-        .read_us = r->read_us,
-        .draft_us = r->draft_us,
         .step_us = r->cost.step_us,
         .round_us = r->prepare_us + clock_now_us() - r->verify_us,
     };
-    memcpy(round.pass_lanes, r->draft_cost.pass_lanes, sizeof r->draft_cost.pass_lanes);
-    memcpy(round.pass_grows, r->draft_cost.pass_grows, sizeof r->draft_cost.pass_grows);
-    memcpy(round.pass_expected, r->draft_cost.pass_expected, sizeof r->draft_cost.pass_expected);
-    memcpy(round.pass_us, r->draft_cost.pass_us, sizeof r->draft_cost.pass_us);
+    list_features(r, &round);
+    for (int m = 0; m < PLANNER_MODELS; m++) {
+        list_drafted(&r->drafted[m], &round.models[m]);
+    }
     for (int i = 0; i < r->plan.n_readings; i++) {
-        round.n_read += r->plan.readings[i].n_tokens;
+        round.models[r->plan.readings[i].model].n_read += r->plan.readings[i].n_tokens;
     }
     for (int i = 0; i < r->n_lanes; i++) {
         round.n_lanes += r->lanes[i].is_committed ? 1 : 0;

@@ -36,6 +36,12 @@ static inline bool round_is_found(const struct round_lane *lane)
     return lane->plan.tree.n_chain > 0 && lane->plan.drafter->row->lookup;
 }
 
+/* The draft model that makes the lane's guesses; the first one where none does. */
+static inline int round_model(const struct round_lane *lane)
+{
+    return lane_plan_is_drafted(&lane->plan) ? lane->plan.drafter->model : 0;
+}
+
 /* Guesses of the chain that the lane's drafter has made, without those found after them. */
 static inline int round_n_own(const struct round_lane *lane)
 {
@@ -44,6 +50,12 @@ static inline int round_n_own(const struct round_lane *lane)
 
 /* The node of `fed` that is a guess of the draft; -1: of -1, the last committed token. */
 int round_fed_node(const struct round_lane *lane, int node);
+
+/* Work of a draft model. */
+struct round_drafted {
+    struct draft_cost cost;
+    int64_t read_us, draft_us;
+};
 
 /* Result of a round for one lane. */
 struct round_accepted {
@@ -64,11 +76,13 @@ struct round {
     struct draft_lane drafts[SEQUENCES_MAX];
     struct lane_want *wants;
     int n_lanes, n_step_lanes, n_wants, n_tokens;
-    int64_t begin_us;                      /* when planning began */
-    int64_t prepare_us, read_us, draft_us; /* how long planning and drafting took; parts of it */
-    int64_t verify_us;                     /* when its step began */
-    int64_t accept_us;                     /* when its rows were merged */
-    struct draft_cost draft_cost;
+    int n_features;                               /* tokens of the step whose features are wanted */
+    int64_t begin_us;                             /* when planning began */
+    int64_t prepare_us;                           /* how long planning and drafting took; of it: */
+    int64_t read_us, draft_us;                    /* what the draft models read, and guessed */
+    int64_t verify_us;                            /* when its step began */
+    int64_t accept_us;                            /* when its rows were merged */
+    struct round_drafted drafted[PLANNER_MODELS]; /* by each draft model */
     struct target_query query;
     struct target_question question;
     struct target_cost cost;
@@ -96,7 +110,7 @@ int round_run(struct round *r, struct sequence **seqs, int n, bool *is_idle, str
 /* Chooses who has a step, with how many tokens and guesses: n_lanes. */
 void round_plan(struct round *r, struct sequence **seqs, int n);
 
-/* coordinator/round/propose.c: the draft reads parts of prompts that it will need. */
+/* coordinator/round/propose.c: the draft models read what they will need of prompts. */
 void round_read(struct round *r);
 /* The guesses of all lanes, each drawn from its q. */
 void round_propose(struct round *r);

@@ -13,7 +13,7 @@ struct planning {
     int tokens_max;                          /* of the step */
     struct feature_wish features;            /* that its lanes may want */
     int n_decoding;                          /* lanes of the plan that decode */
-    struct sequence *readers[SEQUENCES_MAX]; /* for which the draft reads, the urgent ones first */
+    struct sequence *readers[SEQUENCES_MAX]; /* for which a model reads, the urgent ones first */
     int n_readers, n_urgent;
 };
 
@@ -28,24 +28,28 @@ static inline bool planning_is_first_plain(const struct sequence *seq)
     return seq->n_tokens == seq->n_prompt && seq->n_prompt > FIRST_GUESS_TOKENS;
 }
 
-/* True if the draft model may guess for the sequence. */
-static inline bool planning_has_model(const struct planning *p, const struct sequence *seq)
-{
-    return p->s->drafters->model && !seq->is_score && seq->n_draft > 0 && !seq->lost_draft;
-}
-
-/* True if the draft model reads features of the target that have not come: those of all tokens but
+/* True if a draft model reads features of the target that have not come: those of all tokens but
  * the last. So there are none before the first token of a text, whatever others have computed. */
-static inline bool planning_lacks_features(const struct planning *p, const struct sequence *seq)
+static inline bool planning_lacks_features(const struct planning *p, const struct sequence *seq,
+                                           int model)
 {
-    bool reads = p->s->drafters->model && p->s->drafters->model->features;
+    bool reads = p->s->drafters->models[model]->features != NULL;
     return reads && (seq->n_tokens == seq->n_prompt || seq->n_target_kv < seq->n_tokens - 1);
 }
 
-/* Tokens that the draft model has not read. */
-static inline int planning_n_missed(const struct sequence *seq)
+/* Tokens that a draft model has not read. */
+static inline int planning_n_missed(const struct sequence *seq, int model)
 {
-    return seq->n_tokens - seq->n_draft_kv;
+    return seq->n_tokens - seq->n_draft_kv[model];
+}
+
+/* True if a draft model may guess for the sequence as long as the text is now. */
+static inline bool planning_may_draft(const struct planning *p, const struct sequence *seq,
+                                      int model)
+{
+    const struct drafters *drafters = p->s->drafters;
+    return drafters_may_guess(drafters, seq, model) &&
+           seq->n_tokens < drafter_limit(drafters->models[model]);
 }
 
 /* The most guesses of the next round, by any drafter. It depends on the sequence and on what the
@@ -76,7 +80,11 @@ void planning_look_ahead_own(const struct planning *planning, const struct seque
  * as they are expected to be worth their rows. */
 void planning_share_look_ahead(struct planning *planning, struct lane_plan **lanes, int n);
 
-/* Chooses what the draft reads of prompts in this round. */
+/* Planned texts for which the features that a model reads cost more than it is worth have none any
+ * more, and go on without that model. */
+void planning_drop_features(struct planning *planning);
+
+/* Chooses what the draft models read of prompts in this round. */
 void planning_read(struct planning *planning);
 
 /* Takes the blocks that the lanes may need; lanes that find none wait or lose their place. */

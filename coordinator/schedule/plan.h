@@ -59,6 +59,12 @@ struct lane_plan {
     int first_scored, n_scored; /* of n_tokens: those whose rows are wanted as scores */
 };
 
+/* True if a draft model guesses for the lane. */
+static inline bool lane_plan_is_drafted(const struct lane_plan *lane)
+{
+    return lane->tree.n > 0 && lane->drafter && lane->drafter->row->model;
+}
+
 /* Guesses of the chain that the lane's drafter makes. */
 static inline int lane_plan_k(const struct lane_plan *lane)
 {
@@ -77,7 +83,8 @@ void lane_look_ahead_add(const struct lane_look_ahead *look_ahead, int32_t first
 struct round_plan {
     struct lane_plan lanes[SEQUENCES_MAX];
     int n_lanes;
-    struct draft_reading readings[SEQUENCES_MAX]; /* by the draft, before it guesses */
+    /* By the draft models, before they guess: those of each one after the other. */
+    struct draft_reading readings[PLANNER_MODELS * SEQUENCES_MAX];
     int n_readings;
     struct block_tails tails[SEQUENCES_MAX];
     int n_tails;

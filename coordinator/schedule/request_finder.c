@@ -10,5 +10,5 @@ struct drafter *planning_request_finder(const struct planning *p, const struct s
     const struct drafters *drafters = p->s->drafters;
     if (planning_is_planned(seq)) return NULL;
     struct drafter *finder = drafters_brought(drafters, seq, offer);
-    return finder && (offer->evidence > 0 || !drafters->model) ? finder : NULL;
+    return finder && (offer->evidence > 0 || drafters->n_models == 0) ? finder : NULL;
 }

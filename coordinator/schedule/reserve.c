@@ -30,40 +30,60 @@ static void add_reader(struct planning *p, struct sequence *seq, bool is_urgent)
     p->n_readers++;
 }
 
-/* Prompts are read for lanes that will guess: those with a K of their own, and planned ones where
- * it pays. */
-static void list_readers(struct planning *p)
+/* Lists what the models have missed of a planned sequence, where `model` is asked about. */
+static struct planner_missed missed_of(const struct planning *p, const struct sequence *seq,
+                                       int model)
 {
-    struct drafter *model = p->s->drafters->model;
+    struct planner_missed missed = {
+        .model = model, .n_left = seq->end - seq->n_tokens, .n_lanes = p->n};
+    for (int m = 0; m < p->s->drafters->n_models; m++) {
+        missed.n_missed[m] = planning_n_missed(seq, m);
+        missed.may_guess[m] = planning_may_draft(p, seq, m);
+    }
+    return missed;
+}
+
+static bool wants_reading(const struct planning *p, struct sequence *seq, int model)
+{
+    const struct planner_missed missed = missed_of(p, seq, model);
+    return planner_wants_reading(p->s->planner, &seq->planner_state, &missed);
+}
+
+/* Prompts are read for lanes that will guess: those with a K of their own, and planned ones where
+ * it pays. What other models have guessed is read in the same way. */
+static void list_readers(struct planning *p, int model)
+{
+    p->n_readers = p->n_urgent = 0;
     for (int i = 0; i < p->n; i++) {
         struct sequence *seq = p->seqs[i];
-        if (!planning_has_model(p, seq) || seq->backpressure.slow_us) continue;
-        if (planning_n_missed(seq) > CAUGHT_UP_TOKENS) places_reuse_draft(seq, model);
-        if (planning_n_missed(seq) <= CAUGHT_UP_TOKENS || seq->n_tokens + 1 >= seq->end) continue;
-        if (drafter_limit(model) <= seq->n_tokens) continue;
-        if (planning_is_first_plain(seq)) continue;
-        bool wants = !planning_is_planned(seq) ||
-                     planner_wants_reading(p->s->planner, &seq->planner_state,
-                                           planning_n_missed(seq), seq->end - seq->n_tokens, p->n);
+        if (seq->is_evicted || seq->backpressure.slow_us) continue;
+        if (!drafters_may_guess(p->s->drafters, seq, model)) continue;
+        if (planning_n_missed(seq, model) > CAUGHT_UP_TOKENS) {
+            places_reuse_draft(seq, p->s->drafters->models[model]);
+        }
+        bool has_caught_up = planning_n_missed(seq, model) <= CAUGHT_UP_TOKENS;
+        if (has_caught_up || seq->n_tokens + 1 >= seq->end) continue;
+        if (!planning_may_draft(p, seq, model) || planning_is_first_plain(seq)) continue;
+        bool wants = !planning_is_planned(seq) || wants_reading(p, seq, model);
         if (wants) add_reader(p, seq, !planning_is_planned(seq));
     }
 }
 
 /* Reading must not delay the lanes of the step much. Those that decode would have a step of about
- * one row without it. */
-static int reading_room(const struct planning *p)
+ * one row without it. share: of the time that all models together may read. */
+static int reading_room(const struct planning *p, int model, double share)
 {
     if (p->plan->n_lanes == 0) return READ_TOKENS_MOST;
     int n_rows = p->n_decoding > 0 ? 1 : p->plan->n_tokens;
-    return planner_reading_within(p->s->planner, n_rows, read_share, READ_TOKENS_LEAST,
-                                  READ_TOKENS_MOST);
+    return planner_reading_within(p->s->planner, model, n_rows, share * read_share,
+                                  READ_TOKENS_LEAST, READ_TOKENS_MOST);
 }
 
-/* The sequence's reading of this round, or -1. */
-static int find_reading(const struct round_plan *plan, const struct sequence *seq)
+/* The model's reading of this round for the sequence, or -1. */
+static int find_reading(const struct round_plan *plan, const struct sequence *seq, int model)
 {
     int i = plan->n_readings - 1;
-    while (i >= 0 && plan->readings[i].seq != seq) {
+    while (i >= 0 && (plan->readings[i].seq != seq || plan->readings[i].model != model)) {
         i--;
     }
     return i;
@@ -77,88 +97,104 @@ static void drop_reading(struct round_plan *plan, int at)
     }
 }
 
-/* True if the draft's KV of `other` may be given up so that seq gets on. One that guesses no more
+/* True if a model's KV of `other` may be given up so that seq gets on. One that guesses no more
  * needs it no more, and one whose client does not read waits anyway. A planned sequence can go on
  * without guesses, so it gives way to those with a K of their own; among equals the younger one
  * gives way, so that the oldest always gets on. */
 static bool gives_way(const struct planning *p, const struct sequence *other,
-                      const struct sequence *seq)
+                      const struct sequence *seq, int model)
 {
     if (other == seq || other->is_evicted) return false;
-    bool guesses =
-        planning_has_model(p, other) && other->n_tokens < drafter_limit(p->s->drafters->model);
-    if (!guesses || other->backpressure.slow_us) return true;
+    if (!planning_may_draft(p, other, model) || other->backpressure.slow_us) return true;
     if (planning_is_planned(other) != planning_is_planned(seq)) return planning_is_planned(other);
     return other->id > seq->id;
 }
 
-/* Takes away what the draft knows of a sequence. It can be read again, unless the draft reads
+/* Takes away what a model knows of a sequence. It can be read again, unless the model reads
  * features: they are shown once, as the target computes them. So a text whose guesses must not
- * depend on company gives up its place, too, and both models read it again; others go on plain. */
-static void take_draft_kv(struct planning *p, struct sequence *seq)
+ * depend on company gives up its place, too, and both models read it again; others go on without
+ * this model. */
+static void take_draft_kv(struct planning *p, struct sequence *seq, int model)
 {
-    struct drafter *model = p->s->drafters->model;
-    if (model->features && planning_has_model(p, seq) && !planning_is_planned(seq) &&
-        seq->n_tokens < drafter_limit(model)) {
+    struct drafter *drafter = p->s->drafters->models[model];
+    if (drafter->features && !planning_is_planned(seq) && planning_may_draft(p, seq, model)) {
         places_evict(seq, p->s->target_pool, p->s->drafters);
         return;
     }
-    drafter_forget(model, seq->slot);
-    seq->n_draft_kv = 0;
+    drafter_forget(drafter, seq->slot);
+    seq->n_draft_kv[model] = 0;
     seq->draft_forgot = true;
-    if (!model->features || seq->lost_draft) return;
-    seq->lost_draft = true;
-    seq->speculation_off = "the draft's KV cache has no room for it (--draft-kv-tokens)";
+    if (!drafter->features || seq->lost_draft[model]) return;
+    drafters_lose(p->s->drafters, seq, model,
+                  "the draft's KV cache has no room for it (--draft-kv-tokens)");
 }
 
-/* The youngest sequence that gives way to seq gives up what the draft knows of it. What was set
+/* The youngest sequence that gives way to seq gives up what the model knows of it. What was set
  * aside for lanes[n_reserved] of the plan stays. */
-static bool free_draft_kv(struct planning *p, const struct sequence *seq, int n_reserved)
+static bool free_draft_kv(struct planning *p, const struct sequence *seq, int model, int n_reserved)
 {
     for (int i = p->n - 1; i >= 0; i--) {
         struct sequence *other = p->seqs[i];
-        int reading = find_reading(p->plan, other);
-        bool is_used = other->n_draft_kv == 0 && reading < 0;
+        int reading = find_reading(p->plan, other, model);
+        bool is_used = other->n_draft_kv[model] == 0 && reading < 0;
         for (int l = 0; l < n_reserved && !is_used; l++) {
             const struct lane_plan *lane = &p->plan->lanes[l];
             is_used = lane->seq == other && lane->tree.n_chain > 0 &&
-                      lane->drafter == p->s->drafters->model;
+                      lane->drafter == p->s->drafters->models[model];
         }
-        if (is_used || !gives_way(p, other, seq)) continue;
+        if (is_used || !gives_way(p, other, seq, model)) continue;
         if (reading >= 0) drop_reading(p->plan, reading);
-        take_draft_kv(p, other);
+        take_draft_kv(p, other, model);
         return true;
     }
     return false;
 }
 
-/* False: there is no room in the draft's KV for the first n_positions. */
-static bool reserve_reading(struct planning *p, struct sequence *seq, int n_positions,
+void planning_drop_features(struct planning *p)
+{
+    struct drafter *reader = drafters_reader(p->s->drafters);
+    for (int i = 0; i < p->n && reader; i++) {
+        struct sequence *seq = p->seqs[i];
+        int model = reader->model;
+        if (!planning_is_planned(seq) || !planning_may_draft(p, seq, model)) continue;
+        const struct planner_missed missed = missed_of(p, seq, model);
+        if (planner_wants_features(p->s->planner, &seq->planner_state, &missed)) continue;
+        drafter_forget(reader, seq->slot);
+        seq->n_draft_kv[model] = 0;
+        seq->draft_forgot = true;
+        drafters_lose(p->s->drafters, seq, model, "");
+    }
+}
+
+/* False: there is no room in the model's KV for the first n_positions. */
+static bool reserve_reading(struct planning *p, struct sequence *seq, int model, int n_positions,
                             bool is_urgent)
 {
     struct error err;
-    while (drafter_reserve(p->s->drafters->model, seq, n_positions, &err)) {
-        if (!is_urgent || !free_draft_kv(p, seq, 0)) return false;
+    while (drafter_reserve(p->s->drafters->models[model], seq, n_positions, &err)) {
+        if (!is_urgent || !free_draft_kv(p, seq, model, 0)) return false;
     }
     return true;
 }
 
-/* The first token of the sequence that the draft reads next. */
+/* The first token of the sequence that the model reads next. */
 static int first_unread(const struct drafter *model, const struct sequence *seq)
 {
-    return most(seq->n_draft_kv, model->kv_shift);
+    return most(seq->n_draft_kv[model->model], model->kv_shift);
 }
 
-/* True if the draft reads for another sequence in this round what it would read next for this one,
+/* True if the model reads for another sequence in this round what it would read next for this one,
  * which then finds it in the next round. */
-static bool reads_the_same(const struct planning *p, const struct sequence *seq)
+static bool reads_the_same(const struct planning *p, const struct sequence *seq, int model)
 {
     const struct round_plan *plan = p->plan;
     for (int i = 0; i < plan->n_readings; i++) {
-        const struct sequence *other = plan->readings[i].seq;
-        int begin = other->n_draft_kv;
-        int n = first_unread(p->s->drafters->model, other) + KV_BLOCK_TOKENS;
-        if (seq->n_draft_kv != begin || begin + plan->readings[i].n_tokens < n) continue;
+        const struct draft_reading *reading = &plan->readings[i];
+        const struct sequence *other = reading->seq;
+        int begin = other->n_draft_kv[model];
+        int n = first_unread(p->s->drafters->models[model], other) + KV_BLOCK_TOKENS;
+        if (reading->model != model || begin + reading->n_tokens < n) continue;
+        if (seq->n_draft_kv[model] != begin) continue;
         if (n < seq->n_tokens &&
             memcmp(seq->tokens, other->tokens, (size_t)n * sizeof(int32_t)) == 0)
             return true;
@@ -166,29 +202,41 @@ static bool reads_the_same(const struct planning *p, const struct sequence *seq)
     return false;
 }
 
-/* Tokens by which the draft gets on with a sequence: where it reads features, only as far as the
- * target has computed these. A part ends with a block of the draft, so that others that begin alike
+/* Tokens by which a model gets on with a sequence: where it reads features, only as far as the
+ * target has computed these. A part ends with a block of the model, so that others that begin alike
  * find all of it. */
 static int reading_tokens(const struct drafter *model, const struct sequence *seq, int room)
 {
     int begin = first_unread(model, seq), end = seq->n_tokens - 1, shift = model->kv_shift;
     if (model->features) end = least(end, seq->n_target_kv + shift);
     if (end - begin > room) end = begin + room - (begin + room - shift) % KV_BLOCK_TOKENS;
-    return end > begin ? end - seq->n_draft_kv : 0;
+    return end > begin ? end - seq->n_draft_kv[model->model] : 0;
+}
+
+/* Chooses what a model reads, in a share of the time for it; returns the share that is left. */
+static double read_with(struct planning *p, int model, double share)
+{
+    list_readers(p, model);
+    if (p->n_readers == 0) return share;
+    const struct drafter *drafter = p->s->drafters->models[model];
+    int all = reading_room(p, model, share), room = all;
+    for (int i = 0; i < p->n_readers && room > 0; i++) {
+        struct sequence *seq = p->readers[i];
+        if (seq->is_evicted) continue; /* for another reader */
+        int n = reading_tokens(drafter, seq, room);
+        if (n <= 0 || reads_the_same(p, seq, model)) continue;
+        if (!reserve_reading(p, seq, model, seq->n_draft_kv[model] + n, i < p->n_urgent)) continue;
+        p->plan->readings[p->plan->n_readings++] = (struct draft_reading){seq, n, model};
+        room -= n;
+    }
+    return share * room / all;
 }
 
 void planning_read(struct planning *p)
 {
-    list_readers(p);
-    int room = p->n_readers ? reading_room(p) : 0;
-    for (int i = 0; i < p->n_readers && room > 0; i++) {
-        struct sequence *seq = p->readers[i];
-        if (seq->is_evicted) continue; /* for another reader */
-        int n = reading_tokens(p->s->drafters->model, seq, room);
-        if (n <= 0 || reads_the_same(p, seq)) continue;
-        if (!reserve_reading(p, seq, seq->n_draft_kv + n, i < p->n_urgent)) continue;
-        p->plan->readings[p->plan->n_readings++] = (struct draft_reading){seq, n};
-        room -= n;
+    double share = 1;
+    for (int m = 0; m < p->s->drafters->n_models; m++) {
+        share = read_with(p, m, share);
     }
 }
 
@@ -238,14 +286,14 @@ static bool reserve_target(struct planning *p, struct lane_plan *lane)
 static bool reserve_draft(struct planning *p, struct lane_plan *lane, int n_reserved)
 {
     struct sequence *seq = lane->seq;
-    struct drafter *model = p->s->drafters->model;
     struct error err;
-    while (lane->tree.n_chain > 0 && lane->drafter == model) {
-        /* An older sequence may have taken what the draft knew of this one. */
-        bool reads_first = planning_n_missed(seq) > CAUGHT_UP_TOKENS;
+    while (lane->tree.n_chain > 0 && lane_plan_is_drafted(lane)) {
+        int model = lane->drafter->model;
+        /* An older sequence may have taken what the model knew of this one. */
+        bool reads_first = planning_n_missed(seq, model) > CAUGHT_UP_TOKENS;
         int end = seq->n_tokens + lane_plan_k(lane);
-        if (!reads_first && !drafter_reserve(model, seq, end, &err)) break;
-        if (!reads_first && free_draft_kv(p, seq, n_reserved)) continue;
+        if (!reads_first && !drafter_reserve(lane->drafter, seq, end, &err)) break;
+        if (!reads_first && free_draft_kv(p, seq, model, n_reserved)) continue;
         if (!planning_is_planned(seq)) return false;
         seq->lacked_draft_kv = true;
         drop_guesses(lane);

@@ -32,20 +32,30 @@ static int n_unread(const struct sequence *seq)
     return seq->n_tokens - seq->n_target_kv;
 }
 
-/* The most guesses that the draft model may make for the sequence. */
-static int model_limit(const struct planning *p, struct sequence *seq)
+/* The most guesses that a draft model may make for the sequence. */
+static int model_limit(const struct planning *p, const struct sequence *seq, int model)
 {
-    if (!planning_has_model(p, seq)) return 0;
-    int room = drafter_limit(p->s->drafters->model) - seq->n_tokens;
-    bool has_finder = drafters_look_up(p->s->drafters) || drafters_is_brought(p->s->drafters, seq);
-    if (room <= 0 && has_finder && planning_is_planned(seq)) return 0;
-    if (room <= 0) {
-        seq->speculation_off = "the text has outgrown the draft's context or KV cache";
+    if (!planning_may_draft(p, seq, model) || planning_is_first_plain(seq) ||
+        planning_lacks_features(p, seq, model)) {
         return 0;
     }
-    if (planning_is_first_plain(seq) || planning_lacks_features(p, seq)) return 0;
-    int k_max = p->s->drafters->model->k_max;
+    const struct drafter *drafter = p->s->drafters->models[model];
+    int room = drafter_limit(drafter) - seq->n_tokens, k_max = drafter->k_max;
     return least(planning_guess_room(p, seq), k_max ? least(room, k_max) : room);
+}
+
+/* Says so where the text has outgrown all models that might guess for it, and nothing else may. */
+static void note_outgrown(const struct planning *p, struct sequence *seq)
+{
+    const struct drafters *drafters = p->s->drafters;
+    int n_outgrown = 0;
+    for (int m = 0; m < drafters->n_models; m++) {
+        if (planning_may_draft(p, seq, m)) return;
+        n_outgrown += drafters_may_guess(drafters, seq, m) ? 1 : 0;
+    }
+    bool has_finder = drafters_look_up(drafters) || drafters_is_brought(drafters, seq);
+    if (n_outgrown == 0 || (has_finder && planning_is_planned(seq))) return;
+    seq->speculation_off = "the text has outgrown the draft's context or KV cache";
 }
 
 /* The guesses of a sequence with a K of its own. */
@@ -86,9 +96,11 @@ static struct own_guesses choose_guesses(const struct planning *p, struct sequen
     }
     own.offer = (struct planner_offer){0};
     own.drafter = drafters_first(p->s->drafters);
-    if (p->s->drafters->model) {
-        own.k = planner_own_k(&seq->planner_state, model_limit(p, seq));
-        own.reads_first = planning_n_missed(seq) > CAUGHT_UP_TOKENS;
+    if (own.drafter && own.drafter->row->model) {
+        int model = own.drafter->model;
+        note_outgrown(p, seq);
+        own.k = planner_own_k(&seq->planner_state, model_limit(p, seq, model));
+        own.reads_first = planning_n_missed(seq, model) > CAUGHT_UP_TOKENS;
     } else {
         choose_found(p, seq, &own);
     }
@@ -225,8 +237,11 @@ static bool must_wait_for_draft(const struct planning *p, const struct sequence 
  * without that. */
 static bool waits_for_features(const struct planning *p, const struct sequence *seq)
 {
-    return seq->n_tokens > seq->n_prompt && planning_has_model(p, seq) &&
-           planning_lacks_features(p, seq);
+    const struct drafters *drafters = p->s->drafters;
+    for (int m = 0; m < drafters->n_models && seq->n_tokens > seq->n_prompt; m++) {
+        if (drafters_may_guess(drafters, seq, m) && planning_lacks_features(p, seq, m)) return true;
+    }
+    return false;
 }
 
 static void plan_prompt(struct planning *p, struct sequence *seq, int room)
@@ -258,14 +273,14 @@ static void plan_prompt(struct planning *p, struct sequence *seq, int room)
     p->n_rows -= lane->n_scored;
 }
 
-/* The features that lanes of this step may want: those of the draft model, and of the oldest text
+/* The features that lanes of this step may want: those of a draft model, and of the oldest text
  * that is scored with features, which is never kept waiting by others that want other ones. A reply
  * has room for the features of so many tokens. */
 static void plan_features(struct planning *p)
 {
-    const struct drafter *model = p->s->drafters->model;
+    const struct drafter *reader = drafters_reader(p->s->drafters);
     const struct feature_wish *wish = NULL;
-    if (model && model->features) feature_wish_add(&p->features, model->features);
+    if (reader) feature_wish_add(&p->features, reader->features);
     for (int i = 0; i < p->n && !wish; i++) {
         if (feeds(p->seqs[i])) wish = sequence_features(p->seqs[i]);
     }
@@ -367,14 +382,6 @@ static int list_offers(const struct planning *p, struct lane_plan *lane,
     return n;
 }
 
-/* Passes that the draft may save for a lane. */
-static void predict_passes(const struct planning *p, const struct sequence *seq,
-                           struct planner_lane *lane)
-{
-    struct draft_stage *stage = lane->k_max > 0 ? p->s->drafters->model->stage : NULL;
-    if (stage) stage->predict(stage, seq, lane->staged);
-}
-
 /* Takes over the planner's choice for a lane. */
 static void take_choice(struct planning *p, struct lane_plan *lane,
                         const struct planner_lane *choice)
@@ -386,17 +393,29 @@ static void take_choice(struct planning *p, struct lane_plan *lane,
     p->n_tokens -= lane->tree.n;
     p->n_rows -= lane->tree.n;
     if (lane->tree.n == 0) return;
-    lane->drafter = drafters->model;
-    if (!choice->offer) return;
+    if (!choice->offer) {
+        lane->drafter = drafters->models[choice->model];
+        return;
+    }
     lane->drafter = drafters->finders[choice->offer->finder];
     lane->offer = *choice->offer;
 }
 
-/* True if the draft may guess after siblings. A draft that reads ahead what it is expected to guess
- * would need further passes for these. */
-static bool may_grow(const struct sequence *seq, const struct planner_lane *lane)
+/* Lists what a draft model may do for a lane: how many passes it may save, and whether it may guess
+ * after siblings. One that reads ahead what it is expected to guess would need further passes for
+ * these. */
+static struct planner_drafting list_drafting(const struct planning *p, struct sequence *seq,
+                                             int model)
 {
-    return seq->grows && lane->staged[1] <= 0;
+    int n_missed = planning_n_missed(seq, model);
+    struct planner_drafting drafting = {
+        .k_max = n_missed > CAUGHT_UP_TOKENS ? 0 : model_limit(p, seq, model),
+        .n_missed = n_missed,
+    };
+    struct draft_stage *stage = p->s->drafters->models[model]->stage;
+    if (stage && drafting.k_max > 0) stage->predict(stage, seq, drafting.staged);
+    drafting.grows = seq->grows && drafting.staged[1] <= 0;
+    return drafting;
 }
 
 /* Makes room, of what all lanes have left, after the draft's guesses for such as are found there.
@@ -405,7 +424,7 @@ static bool may_grow(const struct sequence *seq, const struct planner_lane *lane
 static void make_room_after(struct planning *p, struct lane_plan *lane)
 {
     int k = lane->tree.n_chain;
-    if (k == 0 || lane->drafter != p->s->drafters->model) return;
+    if (k == 0 || !lane_plan_is_drafted(lane)) return;
     if (guess_tree_count(&lane->tree, GUESS_GROWN) > 0 || lane->tree.is_independent) return;
     int room = least(least(DRAFT_MAX, planning_guess_room(p, lane->seq)) - k,
                      least(p->n_tokens, p->n_rows));
@@ -418,8 +437,7 @@ static void make_room_after(struct planning *p, struct lane_plan *lane)
 static void plan_fixed_tree(struct planning *p, struct lane_plan *lane)
 {
     const struct tree_widths *widths = lane->seq->tree;
-    bool has_tree = widths && lane->tree.n > 0 && lane->drafter == p->s->drafters->model;
-    if (!has_tree) return;
+    if (!widths || !lane_plan_is_drafted(lane)) return;
     struct guess_tree tree;
     tree_widths_plan(widths, lane->tree.n_chain, &tree);
     int n = tree.n - lane->tree.n;
@@ -433,16 +451,19 @@ static void plan_fixed_tree(struct planning *p, struct lane_plan *lane)
 }
 
 /* Counts the rows that a lane adds to the step before guesses are planned, and adds its guesses to
- * the passes of the draft, which has no rows for siblings, and a parallel one has none for what is
- * after them. */
-static int load_of(const struct lane_plan *lane, struct planner_load *load)
+ * the passes of its draft model, which has no rows for siblings, and a parallel one has none for
+ * what is after them. */
+static int load_of(const struct planning *p, const struct lane_plan *lane,
+                   struct planner_load *load)
 {
     const struct guess_tree *tree = &lane->tree;
-    bool is_parallel = lane->drafter && lane->drafter->is_parallel;
-    int without = GUESS_SIBLING | (is_parallel ? GUESS_GROWN : 0);
-    for (int i = 0; i < tree->n; i++) {
+    bool has_features = drafters_features(p->s->drafters, lane->seq) != NULL;
+    if (has_features) load->n_features += lane->n_tokens + tree->n;
+    bool is_drafted = lane_plan_is_drafted(lane);
+    int without = GUESS_SIBLING | (is_drafted && lane->drafter->is_parallel ? GUESS_GROWN : 0);
+    for (int i = 0; i < tree->n && is_drafted; i++) {
         if (tree->marks[i] & without) continue;
-        load->n_guessing[guess_tree_place(tree, i)]++;
+        load->n_guessing[lane->drafter->model][guess_tree_place(tree, i)]++;
     }
     return lane->n_tokens + tree->n + lane_look_ahead_rows(&lane->look_ahead);
 }
@@ -473,22 +494,22 @@ static void plan_guesses(struct planning *p)
     for (int i = 0; i < p->plan->n_lanes; i++) {
         struct lane_plan *lane = &p->plan->lanes[i];
         struct sequence *seq = lane->seq;
-        n_rows += load_of(lane, &load);
+        n_rows += load_of(p, lane, &load);
         if (lane->is_last && !planning_is_planned(seq)) load.n_decoding++;
         if (!lane->is_last || !planning_is_planned(seq)) continue;
-        bool has_missed = planning_n_missed(seq) > CAUGHT_UP_TOKENS;
         lanes[n] = (struct planner_lane){
             .seq = &seq->planner_state,
-            .k_max = has_missed ? 0 : model_limit(p, seq),
-            .n_missed = planning_n_missed(seq),
+            .has_features = drafters_features(p->s->drafters, seq) != NULL,
             .n_left = seq->end - seq->n_tokens,
             .offers = offers[n],
             .n_offers = list_offers(p, lane, offers[n]),
             .siblings_max = seq->siblings_max,
             .nodes_max = TREE_PATHS_MAX - 1, /* each sibling ends a path, and so does a branch */
         };
-        predict_passes(p, seq, &lanes[n]);
-        lanes[n].grows = may_grow(seq, &lanes[n]);
+        note_outgrown(p, seq);
+        for (int m = 0; m < p->s->drafters->n_models; m++) {
+            lanes[n].models[m] = list_drafting(p, seq, m);
+        }
         owners[n++] = lane;
     }
     load.n_waiting = p->plan->n_waiting = count_waiting(p);
@@ -542,6 +563,7 @@ void scheduler_plan(struct scheduler *s, struct sequence **seqs, int n, struct r
     int n_feeding = 0;
     plan->n_lanes = plan->n_readings = plan->n_tokens = plan->n_prompt = plan->n_tails = 0;
     s->n_rounds++;
+    planning_drop_features(&p);
     plan_features(&p);
     read_texts(&p);
     for (int i = 0; i < n; i++) {
@@ -553,9 +575,9 @@ void scheduler_plan(struct scheduler *s, struct sequence **seqs, int n, struct r
     planning_read(&p);
     planning_reserve(&p);
     count(plan);
-    int n_read = 0;
+    int n_read[PLANNER_MODELS] = {0};
     for (int i = 0; i < plan->n_readings; i++) {
-        n_read += plan->readings[i].n_tokens;
+        n_read[plan->readings[i].model] += plan->readings[i].n_tokens;
     }
     plan->expected_us = planner_round_us(s->planner, n_read);
 }

@@ -7,6 +7,7 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/least.h"
 #include "base/limits.h"
 #include "coordinator/kv/prefix_cache.h"
 
@@ -356,14 +357,22 @@ out:
     return rc;
 }
 
+int sequence_draft_reused(const struct sequence *seq)
+{
+    int n = 0;
+    for (int m = 0; m < PLANNER_MODELS; m++) {
+        n = most(n, seq->n_draft_kv[m]);
+    }
+    return least(n, seq->n_prompt);
+}
+
 void sequence_admit(struct sequence *seq)
 {
     if (seq->admitted_us) return;
     if (seq->index == 0) job_started(seq->job);
     int target = seq->n_target_kv < seq->n_prompt ? seq->n_target_kv : seq->n_prompt;
-    int draft = seq->n_draft_kv < seq->n_prompt ? seq->n_draft_kv : seq->n_prompt;
     seq->counters.target_reused = (uint32_t)target;
-    seq->counters.draft_reused = (uint32_t)draft;
+    seq->counters.draft_reused = (uint32_t)sequence_draft_reused(seq);
     seq->admitted_us = clock_now_us();
     seq->counters.queue_us = (uint64_t)(seq->admitted_us - seq->job->arrived_us);
 }

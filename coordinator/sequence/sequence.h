@@ -25,12 +25,14 @@ struct sequence {
 
     int32_t *tokens; /* [capacity] prompt, then committed tokens, then room for guesses */
     int n_tokens, n_prompt, capacity;
-    int n_target_kv, n_draft_kv; /* tokens that the target and the draft have read */
-    bool draft_forgot;           /* the draft has forgotten what it had read */
-    bool lost_draft;             /* the draft model's device was lost */
-    bool lacked_draft_kv;        /* it went without guesses, because there was no room for them */
-    int n_scored;                /* tokens of the prompt whose scores were sent */
-    int n_counted;               /* tokens that served_tokens knows of */
+    int n_target_kv, n_draft_kv[PLANNER_MODELS]; /* tokens that the target and each draft model have
+                                                    read */
+    bool draft_forgot;                           /* a draft model has forgotten what it had read */
+    bool lost_draft
+        [PLANNER_MODELS]; /* such a model guesses no more for it, as its device was lost */
+    bool lacked_draft_kv; /* it went without guesses, because there was no room for them */
+    int n_scored;         /* tokens of the prompt whose scores were sent */
+    int n_counted;        /* tokens that served_tokens knows of */
     struct block_table target_blocks;
     int n_blocks_sent; /* entries of target_blocks that the workers have */
 
@@ -100,6 +102,9 @@ void sequence_close(struct sequence *seq);
 int sequence_open_tokens(struct sequence *seq, int block_tokens, struct error *err);
 /* The place is the sequence's: what it reuses and how long it waited is noted. */
 void sequence_admit(struct sequence *seq);
+/* Tokens of the prompt that a draft model has read, the one that has read most. */
+int sequence_draft_reused(const struct sequence *seq);
+
 /* Takes over what others have published of the first n_most tokens of its text since it got its
  * place, as long as it has computed nothing of its own. */
 void sequence_reuse(struct sequence *seq, struct block_pool *target_pool, int n_most);

@@ -45,7 +45,8 @@ static void go_on(struct appending *a)
 /* After the guesses of the draft. */
 static void begin(struct planner *p, const struct planner_append_lane *lane, struct appending *a)
 {
-    struct planner_chain draft = planner_chain_begin(&lane->seq->counts, &p->prior);
+    struct planner_chain draft =
+        planner_chain_begin(&lane->seq->counts[lane->model], &p->models[lane->model].prior);
     const struct planner_offer offer = offer_of(lane->evidence);
     *a = (struct appending){.survival = 1, .tokens = 1, .n_known = lane->n_known};
     for (int i = 0; i < lane->k && i < DRAFT_MAX; i++) {

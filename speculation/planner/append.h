@@ -14,6 +14,7 @@ enum {
 /* A lane whose guesses the draft has made. */
 struct planner_append_lane {
     const struct planner_sequence *seq;
+    int model;    /* that has made them */
     int k;        /* those guesses */
     int n_known;  /* tokens that were found after them, as many as there is room for */
     int evidence; /* for them, as in struct planner_offer */

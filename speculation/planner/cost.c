@@ -16,37 +16,44 @@ static const double first_draft_ratio = 0.25;
 
 void planner_refresh(struct planner *p)
 {
-    bool is_due = p->draft.is_new || p->step.is_new || p->rest.is_new ||
-                  p->n_rounds - p->fitted_at >= FIT_ROUNDS;
+    bool is_due = p->step.is_new || p->rest.is_new || p->n_rounds - p->fitted_at >= FIT_ROUNDS;
+    for (int m = 0; m < PLANNER_MODELS; m++) {
+        is_due = is_due || p->models[m].draft.is_new;
+    }
+    for (int m = 0; m < PLANNER_MODELS; m++) {
+        struct planner_model *model = &p->models[m];
+        if (is_due) planner_curve_fit(&model->draft);
+        planner_prior_of(&model->counts, PLANNER_FIRST_ALPHA, &model->prior);
+    }
     if (is_due) {
-        planner_curve_fit(&p->draft);
         planner_curve_fit(&p->step);
         planner_curve_fit(&p->rest);
         p->fitted_at = p->n_rounds;
     }
-    planner_prior_of(&p->counts, PLANNER_FIRST_ALPHA, &p->prior);
 }
 
-double planner_catch_up_us(const struct planner *p, int n_missed)
+double planner_catch_up_us(const struct planner *p, int model, int n_missed)
 {
-    double one = planner_curve_at(&p->draft, 1 + p->lane_rows);
-    if (p->draft.largest == 0) one = first_draft_ratio * planner_curve_at(&p->step, 1);
-    one = p->read.n ? p->read.us : one / READ_SPEED;
-    int more = n_missed - planner_caught_up(p);
+    const struct planner_model *m = &p->models[model];
+    double one = planner_curve_at(&m->draft, 1 + m->lane_rows);
+    if (m->draft.largest == 0) one = first_draft_ratio * planner_curve_at(&p->step, 1);
+    one = m->read.n ? m->read.us : one / READ_SPEED;
+    int more = n_missed - planner_caught_up(m);
     return more > 0 ? more * one : 0;
 }
 
-double planner_pass_us(const struct planner *p, double rows)
+double planner_pass_us(const struct planner_model *model, double rows)
 {
     int whole = (int)rows;
-    double us = planner_curve_at(&p->draft, whole), part = rows - whole;
-    return part > 0 ? us + part * (planner_curve_at(&p->draft, whole + 1) - us) : us;
+    double us = planner_curve_at(&model->draft, whole), part = rows - whole;
+    return part > 0 ? us + part * (planner_curve_at(&model->draft, whole + 1) - us) : us;
 }
 
-double planner_guesses_us(const struct planner *p, int n_lanes, int k)
+double planner_guesses_us(const struct planner_model *model, int n_lanes, int k)
 {
-    if (p->is_parallel) return planner_curve_at(&p->draft, n_lanes * (p->lane_rows + k));
-    return k * planner_curve_at(&p->draft, n_lanes);
+    if (model->is_parallel)
+        return planner_curve_at(&model->draft, n_lanes * (model->lane_rows + k));
+    return k * planner_curve_at(&model->draft, n_lanes);
 }
 
 int planner_near(int measured)

@@ -14,28 +14,28 @@ enum {
  * has not read, as far as they stayed, and the token after them. A draft that makes each guess in a
  * pass of its own has read all but the last one; one that makes them all in one pass, or reads what
  * stayed again, has read none. */
-static inline int planner_caught_up(const struct planner *p)
+static inline int planner_caught_up(const struct planner_model *model)
 {
-    return 1 + (p->is_parallel || p->rereads ? DRAFT_MAX : 1);
+    return 1 + (model->is_parallel || model->rereads ? DRAFT_MAX : 1);
 }
 
 /* The pass that makes a lane's guess number `position`. */
-static inline int planner_pass_of(const struct planner *p, int position)
+static inline int planner_pass_of(const struct planner_model *model, int position)
 {
-    return p->is_parallel ? 0 : position;
+    return model->is_parallel ? 0 : position;
 }
 
 /* Brings times and chances up to date, where that is due. */
 void planner_refresh(struct planner *p);
 
-/* The time to read what the draft has missed, in addition to what every pass reads anyway. */
-double planner_catch_up_us(const struct planner *p, int n_missed);
+/* The time to read what a model has missed, in addition to what every pass reads anyway. */
+double planner_catch_up_us(const struct planner *p, int model, int n_missed);
 
-/* A pass of the draft with so many rows, which may be an expected number. */
-double planner_pass_us(const struct planner *p, double rows);
+/* A pass of a model with so many rows, which may be an expected number. */
+double planner_pass_us(const struct planner_model *model, double rows);
 
 /* The passes that make k guesses for each of n lanes. */
-double planner_guesses_us(const struct planner *p, int n_lanes, int k);
+double planner_guesses_us(const struct planner_model *model, int n_lanes, int k);
 
 /* Times far beyond what was measured are not known, so rows grow by half at most. */
 int planner_near(int measured);

@@ -15,8 +15,8 @@ static void set_chances(struct planner_growing *g, struct planner *p,
                         const struct planner_lane *lane)
 {
     struct planner_chain chain = planner_lane_chain(p, lane);
-    int drafter = planner_drafter_of(lane->offer);
-    float shift = planner_trust_shift(&p->grown);
+    int drafter = planner_drafter_of(lane->offer, lane->model);
+    float shift = planner_trust_shift(&p->models[lane->model].grown);
     for (int i = 0; i < planner_lane_most(lane); i++) {
         g->chances[0][i] = planner_chain_next(&chain);
         g->chances[1][i] = after_sibling(g->chances[0][i], shift);
@@ -93,8 +93,8 @@ struct planner_pair planner_grow_begin(struct planner_growing *g, struct planner
 {
     const struct planner_node first = {.parent = -1};
     set_chances(g, p, &lanes[lane]);
-    g->grows = lanes[lane].grows && !lanes[lane].offer;
-    g->is_parallel = p->is_parallel;
+    g->grows = planner_lane_draft(&lanes[lane])->grows && !lanes[lane].offer;
+    g->is_parallel = p->models[lanes[lane].model].is_parallel;
     g->tokens = 1;
     g->n_taken = g->n_next = g->n_places = 0;
     memset(g->forks, DRAFT_MAX, sizeof g->forks);

@@ -14,19 +14,21 @@ static void observe(struct planner_trust *trust, float expected, bool is_kept)
 /* Guesses after siblings stay less or more often than those of the chain at the same position and
  * their siblings, because they follow tokens that the draft found less likely. One ratio of odds
  * for all of them is learned, apart from what is known of chains. */
-void planner_observe_grown(struct planner *p, struct planner_sequence *seq, int position, int n,
-                           int kept)
+void planner_observe_grown(struct planner *p, struct planner_sequence *seq, int model, int position,
+                           int n, int kept)
 {
-    struct planner_chain chain = planner_chain_begin(&seq->counts, &p->prior);
+    struct planner_model *m = &p->models[model];
+    struct planner_chain chain = planner_chain_begin(&seq->counts[model], &m->prior);
     float expected = 0;
     for (int i = 0; i <= position && i < DRAFT_MAX; i++) {
         expected = planner_chain_next(&chain);
     }
     for (int i = 0; i < n && i <= kept; i++) {
         if (i > 0) {
-            expected = planner_sibling_chance(&p->siblings[0], &seq->sibling_trust[0], i - 1);
+            expected =
+                planner_sibling_chance(&p->siblings[model], &seq->sibling_trust[model], i - 1);
         }
-        observe(&p->grown, expected, i == kept);
+        observe(&m->grown, expected, i == kept);
     }
 }
 
@@ -39,16 +41,16 @@ struct place_sums {
     float beside[DRAFT_MAX], grown[DRAFT_MAX];
 };
 
-static void sum_places(const struct planner *p, const struct planner_sequence *seq,
+static void sum_places(const struct planner *p, const struct planner_sequence *seq, int model,
                        const struct guess_tree *plan, struct place_sums *sums)
 {
-    struct planner_chain chain = planner_chain_begin(&seq->counts, &p->prior);
+    struct planner_chain chain = planner_chain_begin(&seq->counts[model], &p->models[model].prior);
     float first[DRAFT_MAX], further[SIBLINGS_MAX];
     /* The chance that a node, or the root, stays and none of its children looked at so far. */
     float left[1 + TREE_NODES_MAX] = {1};
     *sums = (struct place_sums){{0}, {0}};
     for (int s = 0; s < SIBLINGS_MAX; s++) {
-        further[s] = planner_sibling_chance(&p->siblings[0], &seq->sibling_trust[0], s);
+        further[s] = planner_sibling_chance(&p->siblings[model], &seq->sibling_trust[model], s);
     }
     for (int i = 0; i < DRAFT_MAX; i++) {
         first[i] = planner_chain_next(&chain);
@@ -68,13 +70,13 @@ static void sum_places(const struct planner *p, const struct planner_sequence *s
  * the shape would bring that was planned. So the ratio of odds that is learned here has both in it:
  * by how much guesses after siblings stay less often, and by how much it is better to choose by q
  * which of them there are. */
-void planner_observe_following(struct planner *p, struct planner_sequence *seq,
+void planner_observe_following(struct planner *p, struct planner_sequence *seq, int model,
                                const struct guess_tree *plan, int place, bool is_kept)
 {
     struct place_sums sums;
-    sum_places(p, seq, plan, &sums);
+    sum_places(p, seq, model, plan, &sums);
     if (!(sums.grown[place] > 0)) return;
-    observe(&p->grown, sums.grown[place] / sums.beside[place - 1], is_kept);
+    observe(&p->models[model].grown, sums.grown[place] / sums.beside[place - 1], is_kept);
 }
 
 void planner_grow_fade(struct planner_trust *grown)

@@ -51,63 +51,66 @@ static double clamp(double x, double least, double most)
 /* ---- the draft ---- */
 
 /* Time of drafting over that of its passes. */
-static double around_passes(const struct planner_round *round)
+static double around_passes(const struct planner_drafted *drafted)
 {
     double passes_us = 0;
-    for (int i = 0; i < round->n_passes && i <= DRAFT_MAX; i++) {
-        passes_us += (double)round->pass_us[i];
+    for (int i = 0; i < drafted->n_passes && i <= DRAFT_MAX; i++) {
+        passes_us += (double)drafted->pass_us[i];
     }
     if (passes_us <= 0) return 1;
-    return clamp((double)round->draft_us / passes_us, 1, around_most);
+    return clamp((double)drafted->draft_us / passes_us, 1, around_most);
 }
 
 /* The first pass says what reading costs if it has read a long text. A few tokens more teach
  * nothing: they cost one larger pass and not the time of one token each. */
-static void observe_first_reading(struct planner *p, const struct planner_round *round, double us)
+static void observe_first_reading(struct planner_model *m, const struct planner_drafted *drafted,
+                                  double us)
 {
-    int lanes = round->pass_lanes[0];
-    int more = round->first_pass_tokens - planner_caught_up(p) * lanes;
-    if (more < READ_LEAST || p->draft.largest == 0) return;
-    planner_curve_fit(&p->draft);
-    double left_us = us - planner_curve_at(&p->draft, lanes + round->pass_expected[0]);
-    if (left_us > 0) planner_time_add(&p->read, left_us / more);
+    int lanes = drafted->pass_lanes[0];
+    int more = drafted->first_pass_tokens - planner_caught_up(m) * lanes;
+    if (more < READ_LEAST || m->draft.largest == 0) return;
+    planner_curve_fit(&m->draft);
+    double left_us = us - planner_curve_at(&m->draft, lanes + drafted->pass_expected[0]);
+    if (left_us > 0) planner_time_add(&m->read, left_us / more);
 }
 
 /* The rows of a pass; 0 where its time is not that of a pass. A token that is read ahead, or a
  * mask, has a row of logits like that of a lane, so a pass takes as long with one more of these as
  * with one more lane. */
-static int pass_rows(const struct planner *p, const struct planner_round *round, int i)
+static int pass_rows(const struct planner_model *m, const struct planner_drafted *drafted, int i)
 {
-    if (round->pass_grows[i]) return 0;
-    if (i > 0) return round->pass_lanes[i] + round->pass_expected[i];
-    int n_most = planner_caught_up(p) * round->pass_lanes[0];
-    bool is_caught_up = round->first_pass_tokens <= n_most;
-    return is_caught_up ? round->first_pass_tokens + round->pass_expected[0] : 0;
+    if (drafted->pass_grows[i]) return 0;
+    if (i > 0) return drafted->pass_lanes[i] + drafted->pass_expected[i];
+    int n_most = planner_caught_up(m) * drafted->pass_lanes[0];
+    bool is_caught_up = drafted->first_pass_tokens <= n_most;
+    return is_caught_up ? drafted->first_pass_tokens + drafted->pass_expected[0] : 0;
 }
 
 /* Neighbouring passes of equal size are one measurement, because a slow round slows them all. */
-static void observe_passes(struct planner *p, const struct planner_round *round, double around)
+static void observe_passes(struct planner_model *m, const struct planner_drafted *drafted,
+                           double around, uint64_t at)
 {
-    int n_passes = round->n_passes <= DRAFT_MAX ? round->n_passes : DRAFT_MAX + 1;
+    int n_passes = drafted->n_passes <= DRAFT_MAX ? drafted->n_passes : DRAFT_MAX + 1;
     for (int i = 0, n; i < n_passes; i += n) {
-        int rows = pass_rows(p, round, i);
+        int rows = pass_rows(m, drafted, i);
         double us = 0;
-        for (n = 0; i + n < n_passes && pass_rows(p, round, i + n) == rows; n++) {
-            us += (double)round->pass_us[i + n];
+        for (n = 0; i + n < n_passes && pass_rows(m, drafted, i + n) == rows; n++) {
+            us += (double)drafted->pass_us[i + n];
         }
-        if (rows > 0) planner_curve_add(&p->draft, rows, around * us / n, p->n_rounds);
+        if (rows > 0) planner_curve_add(&m->draft, rows, around * us / n, at);
     }
 }
 
-static void observe_draft(struct planner *p, const struct planner_round *round)
+static void observe_draft(struct planner_model *m, const struct planner_drafted *drafted,
+                          uint64_t at)
 {
-    double around = around_passes(round);
-    observe_passes(p, round, around);
-    if (round->n_passes > 0) {
-        observe_first_reading(p, round, around * (double)round->pass_us[0]);
+    double around = around_passes(drafted);
+    observe_passes(m, drafted, around, at);
+    if (drafted->n_passes > 0) {
+        observe_first_reading(m, drafted, around * (double)drafted->pass_us[0]);
     }
-    if (round->n_read >= READ_LEAST && round->read_us > 0) {
-        planner_time_add(&p->read, (double)round->read_us / round->n_read);
+    if (drafted->n_read >= READ_LEAST && drafted->read_us > 0) {
+        planner_time_add(&m->read, (double)drafted->read_us / drafted->n_read);
     }
 }
 
@@ -119,7 +122,12 @@ static void earn_credit(struct planner *p)
 {
     double most = fmax(CREDIT_ROUNDS * p->plain_us, p->wanted_us);
     double ratio = p->n_rounds <= SEARCH_ROUNDS ? probe_ratio : late_probe_ratio;
-    p->credit_us = fmin(p->credit_us + ratio * p->planned_us, most);
+    double earned_us = ratio * p->planned_us;
+    if (p->trial_us < p->trial_wanted_us) { /* half of it is saved for a trial */
+        earned_us /= 2;
+        p->trial_us += earned_us;
+    }
+    p->credit_us = fmin(p->credit_us + earned_us, most);
     p->planned_us = 0;
 }
 
@@ -130,7 +138,8 @@ static void observe_prompts(struct planner *p, const struct planner_round *round
     double decoding_us = planner_curve_at(&p->step, round->n_rows - round->n_prompt);
     double expected_us = planner_curve_at(&p->step, round->n_rows) - decoding_us;
     if (expected_us <= 0) return;
-    double ratio = ((double)round->step_us - decoding_us) / expected_us;
+    double step_us = (double)(round->step_us - round->features_step_us);
+    double ratio = (step_us - decoding_us) / expected_us;
     ratio = clamp(ratio, 1 / prompt_ratio_most, prompt_ratio_most);
     if (p->prompt_ratio <= 0) p->prompt_ratio = 1;
     p->prompt_ratio += prompt_weight * (ratio - p->prompt_ratio);
@@ -138,8 +147,11 @@ static void observe_prompts(struct planner *p, const struct planner_round *round
 
 static void observe_step(struct planner *p, const struct planner_round *round)
 {
-    double step_us = (double)round->step_us;
-    double rest_us = (double)(round->round_us - round->draft_us - round->read_us - round->step_us);
+    double step_us = (double)(round->step_us - round->features_step_us);
+    double rest_us = (double)(round->round_us - round->step_us - round->features_wire_us);
+    for (int m = 0; m < PLANNER_MODELS; m++) {
+        rest_us -= (double)(round->models[m].draft_us + round->models[m].read_us);
+    }
     int wanted = round->n_rows - round->n_prompt, *count = &p->n_plain;
     if (!round->has_prompt || planner_is_decoding(round->n_rows, round->n_prompt)) {
         planner_curve_add(&p->step, round->n_rows, step_us, p->n_rounds);
@@ -160,9 +172,15 @@ void planner_observe_round(struct planner *p, const struct planner_round *round)
     p->n_rounds++;
     if (p->n_rounds % FADE_ROUNDS == 0) {
         planner_reasons_fade(&p->reasons);
-        planner_grow_fade(&p->grown);
     }
-    observe_draft(p, round);
+    for (int m = 0; m < PLANNER_MODELS; m++) {
+        if (p->n_rounds % FADE_ROUNDS == 0) planner_grow_fade(&p->models[m].grown);
+        observe_draft(&p->models[m], &round->models[m], p->n_rounds);
+    }
+    if (round->n_features > 0) {
+        double us = (double)(round->features_step_us + round->features_wire_us);
+        planner_time_add(&p->feature, us / round->n_features);
+    }
     if (round->n_rows > 0) observe_step(p, round);
     earn_credit(p);
 }
@@ -184,16 +202,18 @@ static void observe_heuristic(struct planner_sequence *seq, int k_now, int n_acc
     seq->k_heuristic = k < 1 ? 1 : k > DRAFT_MAX ? DRAFT_MAX : k;
 }
 
-void planner_observe_siblings(struct planner *p, struct planner_sequence *seq,
+void planner_observe_siblings(struct planner *p, struct planner_sequence *seq, int model,
                               const struct planner_offer *offer, int n, int kept)
 {
-    int drafter = planner_drafter_of(offer);
+    int drafter = planner_drafter_of(offer, model);
     planner_sibling_observe(&p->siblings[drafter], &seq->sibling_trust[drafter], n, kept);
 }
 
 static void observe_commit(struct planner_sequence *seq, int n_tokens)
 {
-    planner_counts_fade(&seq->counts, n_tokens);
+    for (int i = 0; i < PLANNER_MODELS; i++) {
+        planner_counts_fade(&seq->counts[i], n_tokens);
+    }
     for (int i = 0; i < PLANNER_SOURCES; i++) {
         planner_trust_fade(&seq->trust[i], n_tokens);
     }
@@ -224,15 +244,17 @@ void planner_observe_offer(struct planner *p, struct planner_sequence *seq,
     planner_offer_observe(&p->reasons, &seq->trust[offer->finder], offer, k, n_accepted);
 }
 
-void planner_observe_lane(struct planner *p, struct planner_sequence *seq, int k, int n_accepted)
+void planner_observe_lane(struct planner *p, struct planner_sequence *seq, int model, int k,
+                          int n_accepted)
 {
     observe_heuristic(seq, k, n_accepted);
     observe_commit(seq, n_accepted + 1);
-    planner_counts_add(&seq->counts, k, n_accepted, 1);
+    planner_counts_add(&seq->counts[model], k, n_accepted, 1);
+    if (k > 0) seq->is_on_trial[model] = false;
     /* Under a threshold only guesses that the draft was sure of are tested, so they say nothing of
      * other sequences. */
     if (seq->strategy != STRATEGY_THRESHOLD) {
-        planner_counts_add(&p->counts, k, n_accepted, keep_test);
+        planner_counts_add(&p->models[model].counts, k, n_accepted, keep_test);
     }
 }
 
@@ -254,7 +276,9 @@ static void calibrate(struct planner *p, struct planner_curve *c, int rows, doub
     if (c->knots[planner_knot_of(rows)].shape.n < KEPT_TIMES) {
         planner_curve_set(c, rows, us, KEPT_TIMES);
     }
-    if (is_well_known(&p->draft, 1) && is_well_known(&p->step, 2)) p->is_calibrated = true;
+    for (int m = 0; m < PLANNER_MODELS && is_well_known(&p->step, 2); m++) {
+        if (is_well_known(&p->models[m].draft, 1)) p->is_calibrated = true;
+    }
 }
 
 void planner_calibrate_step(struct planner *p, int n_rows, double us)
@@ -262,9 +286,10 @@ void planner_calibrate_step(struct planner *p, int n_rows, double us)
     calibrate(p, &p->step, n_rows, us);
 }
 
-void planner_calibrate_draft(struct planner *p, int n_lanes, double us)
+void planner_calibrate_draft(struct planner *p, int model, int n_lanes, double us)
 {
-    calibrate(p, &p->draft, n_lanes * (1 + p->lane_rows), us);
+    struct planner_model *m = &p->models[model];
+    calibrate(p, &m->draft, n_lanes * (1 + m->lane_rows), us);
 }
 
 static void curve_get(const struct planner_curve *c, struct planner_point *points)
@@ -297,22 +322,27 @@ static void curve_set(struct planner_curve *c, const struct planner_point *point
 
 void planner_tables_get(const struct planner *p, struct planner_tables *tables)
 {
-    curve_get(&p->draft, tables->draft);
+    for (int m = 0; m < PLANNER_MODELS; m++) {
+        curve_get(&p->models[m].draft, tables->draft[m]);
+        tables->read_us[m] = p->models[m].read.n ? p->models[m].read.us : 0;
+    }
     curve_get(&p->step, tables->step);
     curve_get(&p->rest, tables->rest);
-    tables->read_us = p->read.n ? p->read.us : 0;
 }
 
 void planner_tables_set(struct planner *p, const struct planner_tables *tables)
 {
-    curve_set(&p->draft, tables->draft);
     curve_set(&p->step, tables->step);
     curve_set(&p->rest, tables->rest);
-    p->read = (struct planner_time){0};
-    if (is_sane(tables->read_us, 0, us_most) && tables->read_us > 0) {
-        p->read = (struct planner_time){tables->read_us, KEPT_TIMES};
+    p->is_calibrated = false;
+    for (int m = 0; m < PLANNER_MODELS; m++) {
+        struct planner_model *model = &p->models[m];
+        double us = tables->read_us[m];
+        curve_set(&model->draft, tables->draft[m]);
+        model->read = (struct planner_time){0};
+        if (is_sane(us, 0, us_most) && us > 0) model->read = (struct planner_time){us, KEPT_TIMES};
+        p->is_calibrated |= model->draft.largest > 0 && p->step.largest > 1;
     }
-    p->is_calibrated = p->draft.largest > 0 && p->step.largest > 1;
 }
 
 /* ---- reporting ---- */
@@ -328,11 +358,22 @@ static void list_times(const struct planner_point *points, struct time_table *ta
     }
 }
 
+int planner_first_model(const struct planner *p, const struct planner_sequence *seq)
+{
+    int first = 0;
+    for (int m = 1; m < PLANNER_MODELS; m++) {
+        const struct planner_counts *one = seq ? &seq->counts[m] : &p->models[m].counts;
+        const struct planner_counts *most = seq ? &seq->counts[first] : &p->models[first].counts;
+        if (one->tested[0] > most->tested[0]) first = m;
+    }
+    return first;
+}
+
 void planner_times(const struct planner *p, struct time_tables *times)
 {
     struct planner_tables tables;
     planner_tables_get(p, &tables);
-    list_times(tables.draft, &times->draft);
+    list_times(tables.draft[planner_first_model(p, NULL)], &times->draft);
     list_times(tables.step, &times->step);
     list_times(tables.rest, &times->rest);
 }
@@ -347,23 +388,25 @@ static float newest_us(const struct planner_curve *c, int rows, float *slope_us)
 }
 
 /* A guess; where one pass makes all of them, one of a chain of typical length. */
-static float guess_us(const struct planner *p)
+static float guess_us(const struct planner_model *m)
 {
-    int n = p->is_parallel ? TYPICAL_K : 1;
-    return newest_us(&p->draft, n + p->lane_rows, NULL) / (float)n;
+    int n = m->is_parallel ? TYPICAL_K : 1;
+    return newest_us(&m->draft, n + m->lane_rows, NULL) / (float)n;
 }
 
 struct estimates planner_estimates(const struct planner *p, const struct planner_sequence *seq)
 {
-    const struct planner_counts *counts = seq ? &seq->counts : &p->counts;
+    int first = planner_first_model(p, seq);
+    const struct planner_model *m = &p->models[first];
+    const struct planner_counts *counts = seq ? &seq->counts[first] : &m->counts;
     struct planner_prior prior;
-    planner_prior_of(&p->counts, PLANNER_FIRST_ALPHA, &prior);
+    planner_prior_of(&m->counts, PLANNER_FIRST_ALPHA, &prior);
     struct planner_chain chain = planner_chain_begin(counts, &prior);
     float row_us = 0;
     struct estimates e = {
         .n_rounds = p->n_rounds < INT32_MAX ? (int)p->n_rounds : INT32_MAX,
-        .draft_us = guess_us(p),
-        .read_us = (float)p->read.us,
+        .draft_us = guess_us(m),
+        .read_us = (float)m->read.us,
         .step_us = newest_us(&p->step, 1, &row_us),
         .rtt_us = newest_us(&p->rest, 1, NULL),
         .alpha = (float)planner_counts_mean(counts),

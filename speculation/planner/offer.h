@@ -9,8 +9,9 @@
 #include "speculation/planner/alpha.h"
 
 enum {
-    PLANNER_FINDERS = 12,                   /* drafters that find, at most */
-    PLANNER_DRAFTERS = 1 + PLANNER_FINDERS, /* with the draft model */
+    PLANNER_MODELS = 2,   /* draft models, at most */
+    PLANNER_FINDERS = 12, /* drafters that find, at most */
+    PLANNER_DRAFTERS = PLANNER_MODELS + PLANNER_FINDERS,
     /* Besides them: what is found is not offered but expected of the draft
      * (speculation/planner/stage.h). */
     PLANNER_STAGED = PLANNER_FINDERS,
@@ -31,10 +32,10 @@ struct planner_offer {
 };
 
 /* The number, 0 .. PLANNER_DRAFTERS - 1, of the drafter that makes an offer; NULL: of the draft
- * model. */
-static inline int planner_drafter_of(const struct planner_offer *offer)
+ * model number `model`. */
+static inline int planner_drafter_of(const struct planner_offer *offer, int model)
 {
-    return offer ? 1 + offer->finder : 0;
+    return offer ? PLANNER_MODELS + offer->finder : model;
 }
 
 /* Guesses that were found beside those of the draft (speculation/planner/branch.h). */

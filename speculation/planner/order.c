@@ -35,7 +35,7 @@ static struct planner_pair next_sibling(struct planner_order *order,
     const struct planner_lane *lane = &order->lanes[before->lane];
     struct planner_pair pair = *before;
     float tokens = order->tokens[pair.lane];
-    int drafter = planner_drafter_of(lane->offer);
+    int drafter = planner_drafter_of(lane->offer, lane->model);
     float chance = planner_sibling_chance(&order->p->siblings[drafter],
                                           &lane->seq->sibling_trust[drafter], before->rank);
     pair.rank++;
@@ -70,7 +70,7 @@ static void begin(struct planner *p, const struct planner_lane *lanes, int n_lan
     order->n_heap = order->n_pairs = 0;
     order->has_siblings = false;
     for (int i = 0; i < least(n_lanes, PLANNER_LANES_MAX); i++) {
-        bool is_timed = lanes[i].offer || p->draft.largest > 0;
+        bool is_timed = lanes[i].offer || p->models[lanes[i].model].draft.largest > 0;
         if (planner_lane_most(&lanes[i]) <= 0 || !is_timed) continue;
         order->chains[i] = planner_lane_chain(p, &lanes[i]);
         order->tokens[i] = 1;

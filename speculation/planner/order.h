@@ -23,7 +23,7 @@ struct planner_order {
     float tokens[PLANNER_LANES_MAX]; /* that the lane is expected to commit without its next pair */
 };
 
-/* Begins with the lanes that may guess, each with its offer or the draft; more than
+/* Begins with the lanes that may guess, each with its offer or its model; more than
  * PLANNER_LANES_MAX are left out. Keeps p and lanes. */
 void planner_order_begin(struct planner *p, const struct planner_lane *lanes, int n_lanes,
                          struct planner_order *order);

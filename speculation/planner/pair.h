@@ -23,18 +23,25 @@ _Static_assert(PLANNER_LANES_MAX <= UINT8_MAX + 1, "a pair tells its lane");
 /* Chance: a guess that is committed more seldom is never made. */
 #define PLANNER_LEAST_SURVIVAL 0.01F
 
-/* The chances of the lane's guesses, by its offer or the draft. */
+/* The drafting of the lane's own model, which guesses where no offer does. */
+static inline const struct planner_drafting *planner_lane_draft(const struct planner_lane *lane)
+{
+    return &lane->models[lane->model];
+}
+
+/* The chances of the lane's guesses, by its offer or its model. */
 static inline struct planner_chain planner_lane_chain(struct planner *p,
                                                       const struct planner_lane *lane)
 {
-    if (!lane->offer) return planner_chain_begin(&lane->seq->counts, &p->prior);
+    int m = lane->model;
+    if (!lane->offer) return planner_chain_begin(&lane->seq->counts[m], &p->models[m].prior);
     return planner_offer_chain(&p->reasons, &lane->seq->trust[lane->offer->finder], lane->offer);
 }
 
 /* How many it may make, one after the other. */
 static inline int planner_lane_most(const struct planner_lane *lane)
 {
-    int most = lane->offer ? lane->offer->k_max : lane->k_max;
+    int most = lane->offer ? lane->offer->k_max : planner_lane_draft(lane)->k_max;
     return most < DRAFT_MAX ? most : DRAFT_MAX;
 }
 

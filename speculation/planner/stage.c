@@ -92,8 +92,8 @@ struct passes {
 };
 
 /* Without reading ahead. */
-static struct passes passes_of(const struct planner *p, const struct planner_stage_lane *lanes,
-                               int n_lanes)
+static struct passes passes_of(const struct planner_model *model,
+                               const struct planner_stage_lane *lanes, int n_lanes)
 {
     struct passes passes = {0};
     for (int i = 0; i < n_lanes; i++) {
@@ -102,7 +102,7 @@ static struct passes passes_of(const struct planner *p, const struct planner_sta
         }
     }
     for (int j = 0; j < DRAFT_MAX; j++) {
-        passes.us += planner_pass_us(p, passes.lanes[j]);
+        passes.us += planner_pass_us(model, passes.lanes[j]);
     }
     return passes;
 }
@@ -110,33 +110,34 @@ static struct passes passes_of(const struct planner *p, const struct planner_sta
 /* A lane that wants k guesses needs pass k - n, counted from 0, unless the draft agrees with the
  * first n expected tokens; so it is the n-th of them that may save it. The next pass has one more
  * row. */
-static void add_row(const struct planner *p, struct passes *passes, int rows, int pass,
+static void add_row(const struct planner_model *model, struct passes *passes, int rows, int pass,
                     double survival)
 {
     double *lanes = &passes->lanes[pass];
-    passes->us += planner_pass_us(p, rows + 1) - planner_pass_us(p, rows);
-    passes->us += planner_pass_us(p, *lanes - survival) - planner_pass_us(p, *lanes);
+    passes->us += planner_pass_us(model, rows + 1) - planner_pass_us(model, rows);
+    passes->us += planner_pass_us(model, *lanes - survival) - planner_pass_us(model, *lanes);
     *lanes -= survival;
 }
 
 /* Adds token after token, the likeliest first, and keeps as many as give the least time. */
-void planner_stage(struct planner *p, struct planner_stage_lane *lanes, int n_lanes)
+void planner_stage(struct planner *p, int model, struct planner_stage_lane *lanes, int n_lanes)
 {
+    const struct planner_model *m = &p->models[model];
     struct agreeing agreeing[PLANNER_LANES_MAX];
-    struct passes passes = passes_of(p, lanes, n_lanes);
-    int n_most = planner_near(p->draft.largest) - n_lanes;
+    struct passes passes = passes_of(m, lanes, n_lanes);
+    int n_most = planner_near(m->draft.largest) - n_lanes;
     double best_us = worth_ratio * passes.us;
     for (int i = 0; i < n_lanes; i++) {
         agreeing[i] = (struct agreeing){agreement(p, lanes[i].seq, lanes[i].evidence), 1, 0};
         go_on(&agreeing[i], &lanes[i]);
         lanes[i].n_fed = 0;
     }
-    for (int n = 0; n < n_most && p->draft.largest > 0; n++) {
+    for (int n = 0; n < n_most && m->draft.largest > 0; n++) {
         int at = likeliest(agreeing, n_lanes);
         struct agreeing *next = &agreeing[at];
         if (next->survival <= 0) break;
         next->n++;
-        add_row(p, &passes, n_lanes + n, lanes[at].n_wanted - next->n, (double)next->survival);
+        add_row(m, &passes, n_lanes + n, lanes[at].n_wanted - next->n, (double)next->survival);
         go_on(next, &lanes[at]);
         if (passes.us >= best_us) continue;
         best_us = passes.us;

@@ -18,7 +18,7 @@ struct planner_stage_lane {
 /* Says how much of what is expected the next pass reads ahead: as much as makes it and the passes
  * after it shortest, by the times that were measured; nothing where that is hardly shorter. At most
  * PLANNER_LANES_MAX lanes. */
-void planner_stage(struct planner *p, struct planner_stage_lane *lanes, int n_lanes);
+void planner_stage(struct planner *p, int model, struct planner_stage_lane *lanes, int n_lanes);
 
 /* Learns that the draft's guesses were compared with n_tested expected tokens, one after the other
  * up to the first that was another one, and the first n_equal were equal. */

@@ -7,13 +7,15 @@
 
 /* A round without the guesses of planned lanes, and what limits them. */
 struct planner_base {
-    int rows, wanted;         /* fed; those that somebody wants, which the prompts' are not */
-    int n_lanes, n_waiting;   /* that commit tokens or wait for their first one; those that wait */
-    int n_pairs;              /* guesses, at most */
-    int near_pairs, near_fed; /* guesses, and tokens that the first pass reads for them, not far
-                                beyond those measured */
-    double us;                /* without what prompts add to the step */
-    double draft_us;          /* of us: passes of other lanes */
+    int rows, wanted;       /* fed; those that somebody wants, which the prompts' are not */
+    int n_lanes, n_waiting; /* that commit tokens or wait for their first one; those that wait */
+    int n_pairs;            /* guesses, at most */
+    /* Guesses, and tokens that each model's first pass reads for them, not far beyond those
+     * measured. */
+    int near_pairs, near_fed[PLANNER_MODELS];
+    double us;          /* without what prompts add to the step */
+    double draft_us;    /* of us: passes of other lanes */
+    double features_us; /* of us: for the features that are sent */
     double prompt_us;
 };
 
@@ -27,9 +29,10 @@ double planner_step_us(const struct planner *p, const struct planner_base *base,
 struct planner_sum {
     const struct planner *p;
     const struct planner_base *base;
-    double gain, draft_us, us;
+    double gain, draft_us, features_us, us;
     int n_guesses;
-    double passes[DRAFT_MAX]; /* tokens that each pass of the draft is expected to read */
+    /* Tokens that each pass of each model is expected to read. */
+    double passes[PLANNER_MODELS][DRAFT_MAX];
 };
 
 /* Without guesses of planned lanes. Keeps p and base. */
@@ -40,5 +43,5 @@ struct planner_sum planner_sum_begin(const struct planner *p, const struct plann
 void planner_sum_add(struct planner_sum *sum, const struct planner_lane *lane,
                      const struct planner_pair *pair);
 
-/* Time of reading what the lane's draft has missed, over the tokens to come. */
+/* Time of reading what the lane's model has missed, over the tokens to come. */
 double planner_missed_us(const struct planner *p, const struct planner_lane *lane);

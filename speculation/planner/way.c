@@ -6,11 +6,12 @@
 /* Chance: a guess that is committed more seldom is never made. */
 static const double least_survival = 0.01;
 
-/* Time that one more row adds to a pass of the draft for all others, where a lane joins it. */
-static double draft_pass_us(const struct planner *p, const struct planner_base *base)
+/* Time that one more row adds to a pass of a model for all others, where a lane joins it. */
+static double draft_pass_us(const struct planner *p, const struct planner_base *base, int model)
 {
-    const struct planner_curve *draft = &p->draft;
-    int of_lane = 1 + p->lane_rows, n = (base->n_lanes - base->n_waiting) * of_lane;
+    const struct planner_curve *draft = &p->models[model].draft;
+    int of_lane = 1 + p->models[model].lane_rows;
+    int n = (base->n_lanes - base->n_waiting) * of_lane;
     return (planner_curve_at(draft, n) - planner_curve_at(draft, n - of_lane)) / of_lane;
 }
 
@@ -54,8 +55,8 @@ static double find_chain(struct planner *p, const struct alone_costs *costs,
         double before = survival;
         survival *= (double)planner_chain_next(&chain);
         a.tokens += survival;
-        if (a.n_chain == 0 && !lane->offer) a.passes += p->lane_rows;
-        a.passes += lane->offer ? 0 : 1 - (double)lane->staged[a.n_chain];
+        if (a.n_chain == 0 && !lane->offer) a.passes += p->models[lane->model].lane_rows;
+        a.passes += lane->offer ? 0 : 1 - (double)planner_lane_draft(lane)->staged[a.n_chain];
         left[a.n_chain++] = before - survival;
         a.n_nodes++;
         double speed = speed_of(costs, &a);
@@ -71,7 +72,7 @@ static double find_chain(struct planner *p, const struct alone_costs *costs,
 static double add_siblings(const struct alone_costs *costs, const struct planner_lane *lane,
                            struct alone *a, int position, double left, double speed)
 {
-    int drafter = planner_drafter_of(lane->offer);
+    int drafter = planner_drafter_of(lane->offer, lane->model);
     const struct planner_siblings *siblings = &costs->p->siblings[drafter];
     const struct planner_trust *trust = &lane->seq->sibling_trust[drafter];
     int n = planner_lane_siblings(lane, position);
@@ -89,7 +90,7 @@ static double add_siblings(const struct alone_costs *costs, const struct planner
     return speed;
 }
 
-/* The best speed of a lane that alone makes guesses, by its offer or the draft. The one that finds
+/* The best speed of a lane that alone makes guesses, by its offer or its model. The one that finds
  * more siblings may be the better one although its guesses stay less often. */
 static double lane_speed(struct planner *p, const struct planner_base *base,
                          const struct planner_lane *lane, double pass_us)
@@ -110,27 +111,64 @@ static double lane_speed(struct planner *p, const struct planner_base *base,
     return speed;
 }
 
+/* The source of a lane's guesses that is the fastest so far. */
+struct source {
+    const struct planner_offer *offer;
+    int model;
+    double speed;
+};
+
+static void compare(struct planner *p, const struct planner_base *base,
+                    const struct planner_lane *lane, double pass_us, struct source *best)
+{
+    double speed = lane_speed(p, base, lane, pass_us);
+    if (speed <= best->speed) return;
+    *best = (struct source){lane->offer, lane->model, speed};
+}
+
+/* The model that a way names guesses, where it may; otherwise the best of all, or of what was
+ * found. A lane for which one source alone is there need not be looked at. */
+static struct source choose(struct planner *p, const struct planner_base *base,
+                            const struct planner_lane *asked, enum planner_way way)
+{
+    struct planner_lane lane = *asked;
+    struct source best = {.model = asked->model};
+    int n_models = 0, named = (int)way - PLANNER_ALL_DRAFTED;
+    for (int m = PLANNER_MODELS - 1; m >= 0; m--) {
+        if (!planner_may_draft(p, asked, m)) continue;
+        best.model = m;
+        n_models++;
+    }
+    if (named >= 0 && planner_may_draft(p, asked, named)) {
+        best.model = named;
+        return best;
+    }
+    if (n_models + lane.n_offers < 2) n_models = 0;
+    for (int m = 0; m < PLANNER_MODELS && n_models > 0; m++) {
+        if (!planner_may_draft(p, asked, m)) continue;
+        if (way == PLANNER_ALL_FOUND && lane.n_offers > 0) continue;
+        lane.offer = NULL;
+        lane.model = m;
+        compare(p, base, &lane, draft_pass_us(p, base, m), &best);
+    }
+    lane.model = best.model;
+    for (int o = 0; o < lane.n_offers; o++) {
+        lane.offer = &asked->offers[o];
+        compare(p, base, &lane, 0, &best);
+    }
+    return best;
+}
+
 int planner_assign(struct planner *p, const struct planner_base *base, struct planner_lane *lanes,
                    int n_lanes, enum planner_way way)
 {
-    double pass_us = draft_pass_us(p, base);
     int n_changed = 0;
     for (int i = 0; i < n_lanes; i++) {
-        struct planner_lane lane = lanes[i];
-        bool may_draft = lane.k_max > 0 && p->draft.largest > 0;
-        double best = 0;
-        lane.offer = NULL;
-        if (may_draft && way == PLANNER_EACH_ITS_OWN) best = lane_speed(p, base, &lane, pass_us);
-        const struct planner_offer *found = NULL;
-        for (int o = 0; o < lane.n_offers && !(may_draft && way == PLANNER_ALL_DRAFTED); o++) {
-            lane.offer = &lanes[i].offers[o];
-            double speed = lane_speed(p, base, &lane, 0);
-            if (speed <= best) continue;
-            best = speed;
-            found = lane.offer;
-        }
-        n_changed += found != lanes[i].offer ? 1 : 0;
-        lanes[i].offer = found;
+        struct planner_lane *lane = &lanes[i];
+        struct source best = choose(p, base, lane, way);
+        n_changed += best.offer != lane->offer || best.model != lane->model ? 1 : 0;
+        lane->offer = best.offer;
+        lane->model = best.model;
     }
     return n_changed;
 }

@@ -22,6 +22,7 @@ from test_heads_cluster import (LITTLE_DRAFT, ONE_THREAD, SMALL, check_context, 
 # The most that each makes in a round is among them.
 TEXT_K = {"greedy": (1, 4, 16), "coupled at 0.7": (5,), "coupled at 1": (3, 8)}
 TREES = (["3,2,1"], ["chains:3x3", "--tree-rule", "multi-path"])
+KIND_OF = {"dflash": "DFlash", "dspark": "DSpark"}
 TWO_RANKS_K = {"greedy": (4,), "coupled at 1": (16,)}
 
 
@@ -49,7 +50,7 @@ def near_one(world, heads, made):
         check_most(world, n_most)
         check_texts(world, TEXT_K, 100)
         check_context(world)
-        check_reuse(world, head)
+        check_reuse(world, head, KIND_OF[os.path.basename(head)])
         made[head, "alone"] = decide(world.cluster)
         made[head, "in company"] = decide(world.cluster, 12)
         check_distribution(world, world.cluster.build)

@@ -195,8 +195,8 @@ static inline void check_company(struct bench *b, const struct growth *const *gr
         follow(seqs[i], i == 2 ? RULE_GREEDY : RULE_REJECTION, i == 2 ? 0 : 1);
         seqs[i]->seed = 5;
         propose_many(b, seqs[i], K, growths[i], siblings[i], &no_ends, &alone[i], &cost);
-        n_read[i] = seqs[i]->n_draft_kv - seqs[i]->n_tokens;
-        seqs[i]->n_draft_kv = 0;
+        n_read[i] = seqs[i]->n_draft_kv[0] - seqs[i]->n_tokens;
+        seqs[i]->n_draft_kv[0] = 0;
         guess_tree_begin(&together[i], seqs[i]->n_tokens);
         growth_plan(K, siblings[i], growths[i], &plans[i]);
         lanes[i] = (struct draft_lane){.seq = seqs[i],

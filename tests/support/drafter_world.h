@@ -49,7 +49,7 @@ static inline void setup_draft(struct bench *b, const struct drafter_options *op
     struct error err;
     CHECK_OK(tokenizer_open(&b->tok, DRAFT, &err));
     CHECK_OK(drafter_open(&b->drafter, options, b->tok, &err));
-    b->drafters = (struct drafters){.model = b->drafter};
+    b->drafters = (struct drafters){.n_models = 1, .models = {b->drafter}};
     CHECK_OK(block_pool_open(&b->target_pool, SLOTS * CAPACITY / 16, 16, &err));
     CHECK_OK(arena_open(&b->arena, 4 << 20, &err));
 }

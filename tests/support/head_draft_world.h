@@ -86,7 +86,7 @@ static inline uint16_t *projected_of(const struct text *text, int first, int n)
     struct error err;
     struct kept_features kept = {0};
     size_t width = (size_t)w.width, dim = (size_t)w.head->entry.feature_dim;
-    const struct feature_wish *wish = w.drafters.model->features;
+    const struct feature_wish *wish = w.drafters.models[0]->features;
     size_t len = (size_t)n * (size_t)wish->projection.key.width;
     const uint16_t *rows = features_of(text, first, n);
     uint16_t *out = arena_take(&w.arena, len, sizeof *out);
@@ -278,8 +278,9 @@ static inline void open_world(const char *folder, const char *target, int kv_tok
     CHECK_OK(arena_open(&w.arena, 16 << 20, &err));
     CHECK_OK(block_pool_open(&w.target_pool, 2 * LANES * LENGTH / KV_BLOCK_TOKENS, KV_BLOCK_TOKENS,
                              &err));
-    CHECK_OK(drafter_open(&w.drafters.model, &options, w.tok, &err));
-    ck_assert_ptr_nonnull(w.drafters.model->features);
+    CHECK_OK(drafter_open(&w.drafters.models[0], &options, w.tok, &err));
+    w.drafters.n_models = 1;
+    ck_assert_ptr_nonnull(w.drafters.models[0]->features);
 }
 
 /* Lets another group serve, whose workers hold the head's fc, if it has one. */
@@ -287,7 +288,7 @@ static inline void give_projection(void)
 {
     struct error err;
     const struct projection_key key = model_projection(w.model), other = {1, 64};
-    const struct feature_wish *wish = w.drafters.model->features;
+    const struct feature_wish *wish = w.drafters.models[0]->features;
     drafters_set_projection(&w.drafters, &other);
     ck_assert(wish->projection.key.digest == 0 && !feature_wish_is_empty(wish));
     ck_assert((key.digest != 0) == w.head->entry.has_fc);
@@ -305,14 +306,14 @@ static inline void take_projection(void)
 {
     const struct projection_key none = {0};
     drafters_set_projection(&w.drafters, &none);
-    ck_assert(w.drafters.model->features->projection.key.digest == 0);
+    ck_assert(w.drafters.models[0]->features->projection.key.digest == 0);
     projection_close(&w.projection, w.backend);
 }
 
 static inline void teardown(void)
 {
     projection_close(&w.projection, w.backend);
-    drafter_close(w.drafters.model);
+    drafter_close(w.drafters.models[0]);
     block_pool_close(&w.target_pool);
     arena_close(&w.arena);
     tokenizer_close(w.tok);
@@ -334,8 +335,8 @@ static inline void begin(struct text *text, int slot, int n)
     text->seq = first_sequence(new_job(JOB_GENERATE, text->tokens, n), w.tok, &defaults);
     CHECK_OK(places_give(text->seq, slot, &w.target_pool, &w.drafters, &err));
     text->seq->rule = &accept_rules[RULE_GREEDY];
-    bool reads = text->seq->n_draft_kv > 0 && !w.head->places.n;
-    text->n_shown = reads ? text->seq->n_draft_kv - 1 : 0;
+    bool reads = text->seq->n_draft_kv[0] > 0 && !w.head->places.n;
+    text->n_shown = reads ? text->seq->n_draft_kv[0] - 1 : 0;
 }
 
 static inline void end(struct text *text)
@@ -352,17 +353,17 @@ static inline void show(struct text *text, int chunk)
     text->seq->n_tokens = text->n;
     while (text->n_shown < text->n - 1) {
         int n = text->n - 1 - text->n_shown < chunk ? text->n - 1 - text->n_shown : chunk;
-        bool is_projected = w.drafters.model->features->projection.key.digest != 0;
+        bool is_projected = w.drafters.models[0]->features->projection.key.digest != 0;
         const struct draft_features features = {.first = text->n_shown,
                                                 .n = n,
                                                 .is_projected = is_projected,
                                                 .rows = is_projected
                                                             ? projected_of(text, text->n_shown, n)
                                                             : features_of(text, text->n_shown, n)};
-        CHECK_OK(drafter_observe(w.drafters.model, text->seq, &features, &err));
+        CHECK_OK(drafter_observe(w.drafters.models[0], text->seq, &features, &err));
         text->n_shown += n;
     }
-    drafter_commit(w.drafters.model, text->seq);
+    drafter_commit(w.drafters.models[0], text->seq);
     arena_reset(&w.arena);
 }
 
@@ -380,7 +381,7 @@ static inline void propose_all(struct text *texts, int n, struct guess_tree *dra
                                        .siblings_max = plan ? SIBLINGS_MAX : 0,
                                        .plan = plan};
     }
-    drafter_propose(w.drafters.model, lanes, n, &w.arena, &cost);
+    drafter_propose(w.drafters.models[0], lanes, n, &w.arena, &cost);
     for (int i = 0; i < n; i++) {
         ck_assert_msg(lanes[i].err.code == 0, "%s", lanes[i].err.text);
         ck_assert_int_eq(drafts[i].n_chain, w.k);

@@ -87,7 +87,8 @@ static inline void plan_tree_teach_following(const struct plan_tree *t, struct p
                                              const struct lane_plan *lane)
 {
     for (int i = t->path.n_chain; i < t->result.n_accepted && i + 1 < DRAFT_MAX; i++) {
-        planner_observe_following(planner, seq, &lane->tree, i + 1, i + 1 < t->result.n_accepted);
+        planner_observe_following(planner, seq, 0, &lane->tree, i + 1,
+                                  i + 1 < t->result.n_accepted);
     }
 }
 
@@ -99,7 +100,7 @@ static inline void plan_tree_teach(const struct plan_tree *t, struct planner *pl
 {
     const struct tree_result *result = &t->result;
     if (!lane->follows_q || t->path.n_chain == 0) {
-        planner_observe_siblings(planner, seq, offer, t->path.n_tested, t->path.kept);
+        planner_observe_siblings(planner, seq, 0, offer, t->path.n_tested, t->path.kept);
     }
     if (lane->follows_q) {
         if (seq->strategy == STRATEGY_PLANNED) plan_tree_teach_following(t, planner, seq, lane);
@@ -113,6 +114,6 @@ static inline void plan_tree_teach(const struct plan_tree *t, struct planner *pl
             n++;
         }
         if (n == 0) return;
-        planner_observe_grown(planner, seq, i + 1, n, kept < 0 ? n : kept);
+        planner_observe_grown(planner, seq, 0, i + 1, n, kept < 0 ? n : kept);
     }
 }

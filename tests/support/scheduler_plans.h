@@ -58,6 +58,6 @@ static inline void teach_steps(int us, int row_us)
     forget_times();
     for (int n = 1; n <= 512; n *= 2) {
         planner_calibrate_step(&w.planner, n, us + row_us * n);
-        planner_calibrate_draft(&w.planner, n, 1000);
+        planner_calibrate_draft(&w.planner, 0, n, 1000);
     }
 }

@@ -415,7 +415,7 @@ static inline void world_check_readings(const struct world *w)
         ck_assert(!seq->is_evicted && !seq->is_score && !seq->backpressure.slow_us &&
                   seq->slot >= 0);
         ck_assert(reading->n_tokens >= 1);
-        ck_assert(seq->n_draft_kv + reading->n_tokens < seq->n_tokens);
+        ck_assert(seq->n_draft_kv[reading->model] + reading->n_tokens < seq->n_tokens);
         n += reading->n_tokens;
     }
     ck_assert(n <= WORLD_READ_MAX);
@@ -542,7 +542,7 @@ static inline void world_observe_chain(struct world *w, const struct lane_plan *
     struct planner_sequence *state = &lane->seq->planner_state;
     bool is_drafted = lane_plan_k(lane) > 0 && lane->drafter == w->drafter;
     if (is_drafted || lane_plan_k(lane) == 0 || state->strategy != STRATEGY_PLANNED) {
-        planner_observe_lane(&w->planner, state, lane_plan_k(lane), n_chain);
+        planner_observe_lane(&w->planner, state, 0, lane_plan_k(lane), n_chain);
     } else {
         planner_observe_offer(&w->planner, state, &lane->offer, lane_plan_k(lane), n_chain);
     }
@@ -559,8 +559,9 @@ static inline void world_commit_path(struct world *w, const struct lane_plan *la
     if (lane->is_last) {
         int known = seq->n_tokens + n_accepted;
         bool is_drafted = lane_plan_k(lane) > 0 && lane->drafter == w->drafter;
-        if (is_drafted) seq->n_draft_kv = seq->n_tokens + lane_plan_k(lane) - 1;
-        if (seq->n_draft_kv > seq->n_tokens + n_chain) seq->n_draft_kv = seq->n_tokens + n_chain;
+        if (is_drafted) seq->n_draft_kv[0] = seq->n_tokens + lane_plan_k(lane) - 1;
+        if (seq->n_draft_kv[0] > seq->n_tokens + n_chain)
+            seq->n_draft_kv[0] = seq->n_tokens + n_chain;
         seq->n_target_kv = known;
         world_observe_chain(w, lane, n_chain);
         for (int i = 0; i <= n_accepted; i++, seq->n_tokens++) {
@@ -654,14 +655,14 @@ static inline void world_count_lane(const struct lane_plan *lane, struct planner
     for (int i = 0; i < tree->n; i++) {
         int place = guess_tree_place(tree, i);
         if (!(tree->marks[i] & GUESS_GROWN)) continue;
-        round->pass_expected[place]++;
-        round->pass_grows[place] = true;
+        round->models[0].pass_expected[place]++;
+        round->models[0].pass_grows[place] = true;
         n_passes = most(n_passes, place + 1);
     }
     for (int g = 0; g < n_passes; g++) {
-        round->pass_lanes[g]++;
+        round->models[0].pass_lanes[g]++;
     }
-    round->n_passes = most(round->n_passes, n_passes);
+    round->models[0].n_passes = most(round->models[0].n_passes, n_passes);
 }
 
 /* Times that a large target and a small draft might need. */
@@ -671,14 +672,16 @@ static inline void world_teach(struct world *w)
     for (int i = 0; i < w->plan.n_lanes; i++) {
         world_count_lane(&w->plan.lanes[i], &round);
     }
-    for (int g = 0; g < round.n_passes; g++) {
-        round.pass_us[g] = 1000 + 50 * (round.pass_lanes[g] + round.pass_expected[g]);
-        round.draft_us += round.pass_us[g];
+    for (int g = 0; g < round.models[0].n_passes; g++) {
+        round.models[0].pass_us[g] =
+            1000 + 50 * (round.models[0].pass_lanes[g] + round.models[0].pass_expected[g]);
+        round.models[0].draft_us += round.models[0].pass_us[g];
     }
-    round.first_pass_tokens = round.n_passes ? round.pass_lanes[0] : 0;
+    round.models[0].first_pass_tokens =
+        round.models[0].n_passes ? round.models[0].pass_lanes[0] : 0;
     round.has_prompt = round.n_prompt > 0;
     round.step_us = 20000 + w->row_us * round.n_rows;
-    round.round_us = round.step_us + round.draft_us + 500;
+    round.round_us = round.step_us + round.models[0].draft_us + 500;
     planner_observe_round(&w->planner, &round);
 }
 
@@ -692,7 +695,8 @@ static inline bool world_is_done(const struct sequence *seq)
 static inline void world_play(struct world *w, int percent)
 {
     for (int i = 0; i < w->plan.n_readings; i++) {
-        w->plan.readings[i].seq->n_draft_kv += w->plan.readings[i].n_tokens;
+        const struct draft_reading *reading = &w->plan.readings[i];
+        reading->seq->n_draft_kv[reading->model] += reading->n_tokens;
     }
     world_teach(w);
     for (int i = 0; i < w->plan.n_lanes; i++) {

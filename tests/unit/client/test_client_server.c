@@ -191,9 +191,9 @@ END_TEST
 
 START_TEST(generate_summary_begins_a_line_where_both_streams_are_one_file)
 {
-    ck_assert_int_eq(generate_into(GOOD, "--no-echo", true), CLIENT_OK);
+    ck_assert_int_eq(generate_into(GOOD, "--no-echo --stats", true), CLIENT_OK);
     ck_assert_int_eq(strncmp(out_text, "two words\ntokens  ", 18), 0);
-    ck_assert_int_eq(generate_into(GOOD, "--show-drafts", true), CLIENT_OK);
+    ck_assert_int_eq(generate_into(GOOD, "--show-drafts --stats", true), CLIENT_OK);
     ck_assert_int_eq(strncmp(out_text, "[two ]<words>\ntokens  ", 22), 0);
     ck_assert_int_eq(generate_into(FAILS_LATE, "--quiet", true), CLIENT_FAILED);
     ck_assert_str_eq(out_text, "two words\noutrider: the group broke: rank 1 died\n");
@@ -269,7 +269,7 @@ START_TEST(generate_shows_texts_one_after_the_other)
     static const char wanted[] = "--- choice 0 ---\nzero less\n--- choice 1 ---\none more\n";
     ck_assert_int_eq(generate(CHOICES, "--choices=2 --quiet"), CLIENT_OK);
     ck_assert_str_eq(out_text, wanted);
-    ck_assert_int_eq(generate(CHOICES, "--choices=2"), CLIENT_OK);
+    ck_assert_int_eq(generate(CHOICES, "--choices=2 --stats"), CLIENT_OK);
     ck_assert_str_eq(out_text, wanted);
     const char *first = strstr(error_text, "choice 0\ntokens  ");
     ck_assert_ptr_nonnull(first);

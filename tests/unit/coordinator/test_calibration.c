@@ -51,8 +51,10 @@ static const struct drafter_row row = {.name = "fake", .model = &ops};
 
 static void open_with(int64_t budget_us)
 {
+    static struct drafters drafters;
+    drafters = (struct drafters){.n_models = 1, .models = {&fake.base}};
     const struct calibration_options options = {.target = target,
-                                                .drafter = &fake.base,
+                                                .drafters = &drafters,
                                                 .pool = &pool,
                                                 .planner = &planner,
                                                 .n_lanes = N_LANES,
@@ -134,7 +136,7 @@ static void check_draft_times(void)
 {
     struct planner_tables tables;
     planner_tables_get(&planner, &tables);
-    const struct planner_point *points = tables.draft;
+    const struct planner_point *points = tables.draft[0];
     for (int lanes = 1; lanes <= 16; lanes *= 2, points++) {
         ck_assert_double_eq_tol(points->rows, lanes, 0.01);
         ck_assert_double_eq_tol(points->us, PASS_US * lanes, 0.01 * PASS_US * lanes);
@@ -145,7 +147,7 @@ START_TEST(planner_is_taught_when_all_is_measured)
 {
     open_with(60000000);
     measure_draft();
-    ck_assert_int_eq(planner.draft.largest, 0); /* the target is still to come */
+    ck_assert_int_eq(planner.models[0].draft.largest, 0); /* the target is still to come */
     measure_all();
     check_draft_times();
 }

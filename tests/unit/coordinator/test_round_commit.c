@@ -383,7 +383,7 @@ static void make_draft(const struct case_ *c, struct guess_tree *draft)
 static void make_plan(const struct case_ *c, struct lane_plan *plan)
 {
     int n = length(c->chain);
-    struct drafter *made = c->finder < 0 ? b.drafters.model : b.drafters.finders[c->finder];
+    struct drafter *made = c->finder < 0 ? b.drafters.models[0] : b.drafters.finders[c->finder];
     *plan = (struct lane_plan){
         .seq = b.seq, .n_tokens = 1, .drafter = n > 0 ? made : NULL, .is_last = true};
     plan->follows_q = c->n_planned > 0;
@@ -469,7 +469,7 @@ static void expect_blocks(const struct case_ *c, const struct round_lane *lane)
 static void check_kv(const struct case_ *c, int n_kept)
 {
     const struct sequence *seq = b.seq;
-    ck_assert_int_eq(seq->n_draft_kv, N_PROMPT + n_kept);
+    ck_assert_int_eq(seq->n_draft_kv[0], N_PROMPT + n_kept);
     ck_assert_int_eq(seq->n_target_kv, N_PROMPT + length(c->said) - 1);
     ck_assert_int_ge(seq->target_blocks.n * b.target_pool.block_tokens, seq->n_target_kv);
     ck_assert_mem_eq(seq->target_blocks.blocks, blocks,
@@ -484,12 +484,12 @@ static void prepare(const struct case_ *c)
     *lane = (struct round_lane){.seq = b.seq};
     r.n_lanes = r.n_step_lanes = 1;
     make_plan(c, &lane->plan);
-    planner_prior_of(&planner.counts, PLANNER_FIRST_ALPHA, &planner.prior);
+    planner_prior_of(&planner.models[0].counts, PLANNER_FIRST_ALPHA, &planner.models[0].prior);
     make_draft(c, &lane->draft);
     lane->fed = &lane->draft;
     make_step(c, lane);
     expect_blocks(c, lane);
-    b.seq->n_draft_kv = N_PROMPT + lane->draft.n_chain; /* the draft has read its whole chain */
+    b.seq->n_draft_kv[0] = N_PROMPT + lane->draft.n_chain; /* the draft has read its whole chain */
 }
 
 /* Finishes a lane whose answer is there, as round_run does. */
@@ -546,8 +546,8 @@ START_TEST(each_guess_is_counted_for_its_drafter)
     ck_assert_uint_eq(counters->accepted, (uint32_t)n_kept);
     ck_assert_uint_eq(counters->siblings, (uint32_t)n_besides);
     ck_assert_uint_eq(counters->siblings_accepted, (uint32_t)n_besides_kept);
-    ck_assert_int_eq((int)roundf(planner.grown.tested), c->learned.n);
-    ck_assert_int_eq((int)roundf(planner.grown.accepted), c->learned.n_kept);
+    ck_assert_int_eq((int)roundf(planner.models[0].grown.tested), c->learned.n);
+    ck_assert_int_eq((int)roundf(planner.models[0].grown.accepted), c->learned.n_kept);
     for (int i = 0; i < SIBLINGS_MAX; i++) {
         n_learned += (int)round(planner.siblings[0].tested[i]);
     }

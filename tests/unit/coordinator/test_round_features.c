@@ -53,7 +53,7 @@ static struct drafter noter = {.row = &row, .limit = INT_MAX, .features = &wish}
 
 static struct tokenizer *tok;
 static struct sequence *seqs[N_LANES];
-static struct drafters drafters = {.model = &noter};
+static struct drafters drafters = {.n_models = 1, .models = {&noter}};
 static struct round_tools tools = {.drafters = &drafters};
 static struct round r;
 static struct lane_features came[N_LANES];
@@ -132,7 +132,7 @@ static void expect_seen(int first, const int *of, int n)
             ck_assert_uint_eq(seen.rows[(2 * i + 1) * DIM + d], element(1, of[i], 5, d));
         }
     }
-    ck_assert(!seqs[1]->lost_draft);
+    ck_assert(!seqs[1]->lost_draft[0]);
 }
 
 static const struct {
@@ -222,7 +222,7 @@ START_TEST(a_projection_is_a_column_of_its_own_width)
     seqs[1]->n_target_kv = N_PROMPT + 2;
     round_show_features(&r, lane, N_PROMPT - 1);
     static const int of[] = {0, 2, 4};
-    ck_assert(seen.n_calls == 1 && seen.n == 3 && !seqs[1]->lost_draft);
+    ck_assert(seen.n_calls == 1 && seen.n == 3 && !seqs[1]->lost_draft[0]);
     for (int i = 0; i < 3 * WIDTH; i++) {
         ck_assert_uint_eq(seen.rows[i], element(1, of[i / WIDTH], PROJECTED, i % WIDTH));
     }
@@ -258,13 +258,13 @@ START_TEST(lanes_without_a_draft_want_nothing)
 {
     open_round();
     seqs[0]->n_draft = 0;
-    seqs[1]->lost_draft = true;
+    seqs[1]->lost_draft[0] = true;
     round_want_features(&r);
     ck_assert_int_eq(feature_wish_columns(&r.query.features), 0);
     for (int i = 0; i < N_LANES; i++) {
         ck_assert_int_eq(r.step_lanes[i].n_features, 0);
     }
-    seqs[1]->lost_draft = false;
+    seqs[1]->lost_draft[0] = false;
     r.lanes[1].step_lane = -1; /* its part of the step has failed */
     round_want_features(&r);
     ck_assert_int_eq(feature_wish_columns(&r.query.features), 0);
@@ -297,7 +297,7 @@ START_TEST(features_that_do_not_come_cost_the_draft_or_the_request)
                   "no features of this request's tokens: they are not numbers");
     }
     round_show_features(&r, &r.lanes[1], N_PROMPT - 1);
-    ck_assert(seen.n_calls == 0 && seen.n_forgotten == 1 && seqs[1]->lost_draft);
+    ck_assert(seen.n_calls == 0 && seen.n_forgotten == 1 && seqs[1]->lost_draft[0]);
     ck_assert_str_eq(seqs[1]->speculation_off, "the draft could not read the target's features");
     ck_assert_ptr_null(drafters_features(&drafters, seqs[1]));
     close_round();

@@ -28,7 +28,7 @@ static int n_known; /* tokens of a text's beginning that it knows when that gets
 static void begin(struct drafter *drafter, struct sequence *seq)
 {
     (void)drafter;
-    if (seq->n_draft_kv == 0) seq->n_draft_kv = n_known;
+    if (seq->n_draft_kv[0] == 0) seq->n_draft_kv[0] = n_known;
 }
 
 static int read(struct drafter *drafter, const struct draft_reading *readings, int n,
@@ -80,7 +80,7 @@ static int observe(struct drafter *drafter, struct sequence *seq,
     memcpy(of->rows + (size_t)features->first * row, features->rows,
            (size_t)features->n * row * sizeof *of->rows);
     of->n_seen += features->n;
-    seq->n_draft_kv = of->n_seen;
+    seq->n_draft_kv[0] = of->n_seen;
     n_known = n_known > of->n_seen ? n_known : of->n_seen;
     return 0;
 }
@@ -116,7 +116,7 @@ static struct reply no_reader = {.ops = &reply_ops};
 
 static struct tokenizer *tok;
 static struct block_pool pool;
-static struct drafters drafters = {.model = &noter};
+static struct drafters drafters = {.n_models = 1, .models = {&noter}};
 static struct planner planner;
 static struct scheduler scheduler;
 static struct signals *signals;
@@ -200,7 +200,7 @@ static void run_round(struct sequence **seqs, int n)
     bool is_idle;
     CHECK_OK(round_run(r, seqs, n, &is_idle, &err));
     for (int i = 0; i < n; i++) {
-        ck_assert(!seqs[i]->is_over && !seqs[i]->is_evicted && !seqs[i]->lost_draft);
+        ck_assert(!seqs[i]->is_over && !seqs[i]->is_evicted && !seqs[i]->lost_draft[0]);
     }
 }
 
@@ -278,7 +278,7 @@ START_TEST(a_reused_beginning_is_seen_from_where_the_draft_knows_it)
     n_known = known[_i];
     struct sequence *second = place(1, N_PROMPT);
     ck_assert_int_eq(second->n_target_kv, reused[_i]);
-    if (n_known > N_PROMPT - 1) second->n_draft_kv = n_known = N_PROMPT - 1;
+    if (n_known > N_PROMPT - 1) second->n_draft_kv[0] = n_known = N_PROMPT - 1;
     make(&second, 1);
     expect_seen(second, reused[_i]);
     take_away(first);

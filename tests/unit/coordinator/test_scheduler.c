@@ -212,10 +212,10 @@ static void teach_that_guesses_pay(struct planner *planner, struct planner_seque
 {
     for (int n = 1; n <= 64; n *= 2) {
         planner_calibrate_step(planner, n, 20000);
-        planner_calibrate_draft(planner, n, 100);
+        planner_calibrate_draft(planner, 0, n, 100);
     }
     for (int i = 0; i < 200; i++) {
-        planner_observe_lane(planner, seq, 8, 8);
+        planner_observe_lane(planner, seq, 0, 8, 8);
     }
 }
 
@@ -232,7 +232,7 @@ START_TEST(planned_lane_loses_its_guesses_before_any_sequence_its_place)
         world_round(&w, NONE_STAYS);
     }
     seq->n_draft = 8;
-    seq->n_draft_kv = seq->n_tokens - 1;
+    seq->n_draft_kv[0] = seq->n_tokens - 1;
     teach_that_guesses_pay(&w.planner, &seq->planner_state);
     plan_now();
     ck_assert_int_gt(lane_plan_k(world_lane(&w, seq)), 0); /* where there are blocks, it guesses */
@@ -249,7 +249,7 @@ START_TEST(planned_lane_loses_its_guesses_before_any_sequence_its_place)
         world_round(&w, NONE_STAYS);
     }
     seq->n_draft = 8;
-    seq->n_draft_kv = seq->n_tokens - 1;
+    seq->n_draft_kv[0] = seq->n_tokens - 1;
     teach_that_guesses_pay(&w.planner, &seq->planner_state);
     plan_now(); /* both have two full blocks, and there is no other */
     ck_assert(world_lane(&w, seq) && lane_plan_k(world_lane(&w, seq)) == 0);
@@ -440,8 +440,8 @@ START_TEST(a_draft_that_reads_features_limits_what_the_target_reuses)
     }
     struct sequence *read = world_add(&w, &guesses);
     plan_now();
-    ck_assert(read->n_draft_kv > 0 && read->n_target_kv > 0);
-    ck_assert_int_le(read->n_target_kv, read->n_draft_kv);
+    ck_assert(read->n_draft_kv[0] > 0 && read->n_target_kv > 0);
+    ck_assert_int_le(read->n_target_kv, read->n_draft_kv[0]);
     w.drafter->features = NULL;
     world_close(&w);
 }

@@ -253,7 +253,7 @@ START_TEST(a_fixed_k_waits_until_the_draft_has_caught_up)
         world_round(&w, NONE_STAYS);
         ck_assert_int_lt(++n_rounds, 20);
     }
-    seq->n_draft_kv = 0;
+    seq->n_draft_kv[0] = 0;
     drafter_forget(w.drafter, seq->slot);
     while (seq->n_tokens == seq->n_prompt + 1) {
         forget_times();
@@ -277,7 +277,7 @@ START_TEST(the_draft_reads_for_half_of_the_time_of_a_step)
     while (!has_begun(seq)) {
         world_round(&w, NONE_STAYS);
     }
-    ck_assert_int_eq(seq->n_draft_kv, 0);
+    ck_assert_int_eq(seq->n_draft_kv[0], 0);
     plan_now();
     ck_assert(w.plan.n_lanes == 0 && w.plan.n_readings == 1); /* nobody waits for it */
     ck_assert_int_eq(w.plan.readings[0].n_tokens, 500);
@@ -286,7 +286,7 @@ START_TEST(the_draft_reads_for_half_of_the_time_of_a_step)
     plan_now();
     ck_assert(tokens_of(prompt) == 512 && w.plan.n_readings == 1);
     ck_assert_int_eq(w.plan.readings[0].n_tokens, 64); /* its speed is not known */
-    w.planner.read = (struct planner_time){500, 8};
+    w.planner.models[0].read = (struct planner_time){500, 8};
     plan_now();
     ck_assert_int_ge(w.plan.readings[0].n_tokens, 128); /* whole blocks */
     ck_assert_int_le(w.plan.readings[0].n_tokens, 144);
@@ -307,12 +307,12 @@ START_TEST(a_head_reads_up_to_the_end_of_a_block_of_its_own)
     w.drafter->kv_shift = 1;
     add(900, 10, STRATEGY_FIXED, 0); /* a step with it leaves room for 64 tokens */
     teach_steps(10000, 250);
-    for (int n_read = 0; n_read < 200; n_read = seq->n_draft_kv) {
+    for (int n_read = 0; n_read < 200; n_read = seq->n_draft_kv[0]) {
         plan_now();
         ck_assert(w.plan.n_readings == 1 && w.plan.readings[0].seq == seq);
         ck_assert_int_eq(w.plan.readings[0].n_tokens, n_read == 0 ? 1 + 64 : 64);
-        seq->n_draft_kv += w.plan.readings[0].n_tokens;
-        ck_assert_int_eq((seq->n_draft_kv - 1) % WORLD_BLOCK, 0);
+        seq->n_draft_kv[0] += w.plan.readings[0].n_tokens;
+        ck_assert_int_eq((seq->n_draft_kv[0] - 1) % WORLD_BLOCK, 0);
     }
     w.drafter->features = NULL;
     w.drafter->kv_shift = 0;

@@ -66,7 +66,7 @@ static const struct lane_plan *plan_growth(int n_blocks, bool follows_q)
     world_open(&w, &options);
     for (int rows = 1; rows <= 64; rows *= 2) {
         planner_calibrate_step(&w.planner, rows, STEP_US);
-        planner_calibrate_draft(&w.planner, rows, STEP_US / 1000);
+        planner_calibrate_draft(&w.planner, 0, rows, STEP_US / 1000);
     }
     struct sequence *seq = add(N_PROMPT, 100, STRATEGY_PLANNED, 5);
     seq->siblings_max = SIBLINGS_MAX;

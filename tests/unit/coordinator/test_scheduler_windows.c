@@ -88,7 +88,7 @@ START_TEST(a_step_becomes_hardly_longer)
             forget_times();
             for (int rows = 1; rows <= 512; rows *= 2) {
                 planner_calibrate_step(&w.planner, rows, STEP_US * fmax(1, (double)rows / flat));
-                planner_calibrate_draft(&w.planner, rows, 100);
+                planner_calibrate_draft(&w.planner, 0, rows, 100);
             }
             int n_windows = plan_windows(), n_others = count_others();
             for (int i = 0; i < n_lanes; i++) {

@@ -26,7 +26,8 @@ static void setup(void)
 {
     strcpy(folder + strlen(folder) - 6, "XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(folder));
-    CHECK_OK(times_file_find(&file, folder, "some/draft", "avx2", &group, &err));
+    CHECK_OK(times_file_find(&file, folder, (const char *const[PLANNER_MODELS]){"some/draft"},
+                             "avx2", &group, &err));
 }
 
 static void teardown(void)
@@ -40,7 +41,7 @@ static void measure(struct planner *planner)
     memset(planner, 0, sizeof *planner);
     for (int i = 0; i < STEPS; i++) {
         planner_calibrate_step(planner, 1 << i, 1000 + 100 * i);
-        planner_calibrate_draft(planner, 1 << i, 100 + 10 * i);
+        planner_calibrate_draft(planner, 0, 1 << i, 100 + 10 * i);
     }
 }
 
@@ -57,7 +58,7 @@ START_TEST(the_next_start_finds_the_times)
     planner_tables_get(&second, &after);
     for (int i = 0; i < PLANNER_KNOTS; i++) {
         ck_assert_double_eq_tol(before.step[i].us, after.step[i].us, 1e-6);
-        ck_assert_double_eq_tol(before.draft[i].us, after.draft[i].us, 1e-6);
+        ck_assert_double_eq_tol(before.draft[0][i].us, after.draft[0][i].us, 1e-6);
     }
     struct estimates a = planner_estimates(&first, NULL), b = planner_estimates(&second, NULL);
     ck_assert(a.step_us > 0);
@@ -70,11 +71,14 @@ START_TEST(another_pair_has_another_file)
     struct times_file other;
     struct target_description changed = group;
     changed.n_threads = 4;
-    CHECK_OK(times_file_find(&other, folder, "some/draft", "avx2", &changed, &err));
+    CHECK_OK(times_file_find(&other, folder, (const char *const[PLANNER_MODELS]){"some/draft"},
+                             "avx2", &changed, &err));
     ck_assert_str_ne(other.path, file.path);
-    CHECK_OK(times_file_find(&other, folder, "other/draft", "avx2", &group, &err));
+    CHECK_OK(times_file_find(&other, folder, (const char *const[PLANNER_MODELS]){"other/draft"},
+                             "avx2", &group, &err));
     ck_assert_str_ne(other.path, file.path);
-    CHECK_OK(times_file_find(&other, folder, "some/draft", "avx2", &group, &err));
+    CHECK_OK(times_file_find(&other, folder, (const char *const[PLANNER_MODELS]){"some/draft"},
+                             "avx2", &group, &err));
     ck_assert_str_eq(other.path, file.path);
 }
 END_TEST

@@ -22,8 +22,9 @@
     {{- if .Values.coordinator.head }}
     - --head={{ .Values.coordinator.head }}
     - --tokenizer={{ .Values.models.target }}
-    {{- else }}
-    - --draft={{ .Values.coordinator.draft }}
+    {{- end }}
+    {{- if or .Values.coordinator.draft (not .Values.coordinator.head) }}
+    - --draft={{ .Values.coordinator.draft | default "/models/draft" }}
     {{- end }}
     - --drain-timeout={{ .Values.drainTimeout }}
     - --log-format=json

@@ -56,7 +56,7 @@ static int add(struct appending *a, int n_max, const struct end_ids *ends)
     memcpy(seq->tokens + N_TEXT, guesses, sizeof guesses);
     a->draft.is_over = end_ids_have(ends, guesses[N_GUESSES - 1]);
     a->lane = (struct draft_lane){.seq = seq, .k = N_GUESSES, .ends = ends, .draft = &a->draft};
-    struct append_lane lane = {&a->lane, n_max, 0};
+    struct append_lane lane = {&a->lane, 0, n_max, 0};
     arena_reset(&a->bench.arena);
     appended_add(&a->appended, &lane, 1, &load, &a->bench.arena);
     ck_assert_int_eq(a->lane.err.code, 0);
@@ -108,7 +108,7 @@ START_TEST(nothing_is_added_without_a_guess)
         a.lane = (struct draft_lane){.seq = seq, .k = N_GUESSES, .ends = &no_ends};
         a.lane.draft = &a.draft;
         if (n > 0) a.lane.err.code = ERR_EXHAUSTED;
-        struct append_lane lane = {&a.lane, ROOM, 0};
+        struct append_lane lane = {&a.lane, 0, ROOM, 0};
         ck_assert_int_eq(lookup_continue_from(finder, seq, N_KNOWN + n, tokens, ROOM, &evidence),
                          ROOM);
         arena_reset(&a.bench.arena);
@@ -148,16 +148,16 @@ START_TEST(the_planner_says_how_many_are_worth_it)
     for (int i = 0; i < 100; i++) {
         planner_observe_append(&a.planner, &a.bench.seq->planner_state,
                                planner_evidence_of_match(2), ROOM, ROOM);
-        planner_observe_lane(&a.planner, &a.bench.seq->planner_state, N_GUESSES, N_GUESSES);
+        planner_observe_lane(&a.planner, &a.bench.seq->planner_state, 0, N_GUESSES, N_GUESSES);
     }
-    planner_prior_of(&a.planner.counts, PLANNER_FIRST_ALPHA, &a.planner.prior);
+    planner_prior_of(&a.planner.models[0].counts, PLANNER_FIRST_ALPHA, &a.planner.models[0].prior);
     ck_assert_int_eq(add(&a, ROOM, &no_ends), ROOM);
     struct planner_sequence state = a.bench.seq->planner_state;
     struct planner planner = a.planner;
     for (int i = 0; i < 400; i++) { /* the draft's second guess never stays */
-        planner_observe_lane(&a.planner, &a.bench.seq->planner_state, N_GUESSES, 1);
+        planner_observe_lane(&a.planner, &a.bench.seq->planner_state, 0, N_GUESSES, 1);
     }
-    planner_prior_of(&a.planner.counts, PLANNER_FIRST_ALPHA, &a.planner.prior);
+    planner_prior_of(&a.planner.models[0].counts, PLANNER_FIRST_ALPHA, &a.planner.models[0].prior);
     ck_assert_int_eq(add(&a, ROOM, &no_ends), 0);
     a.bench.seq->planner_state = state;
     a.planner = planner;

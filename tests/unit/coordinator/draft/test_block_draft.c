@@ -57,9 +57,9 @@ static void setup_with(int head, int kv_tokens)
     open_world(folder, target, kv_tokens);
     ck_assert_int_gt(w.head->block.size, 0);
     ck_assert_int_eq(w.head->block.rank > 0, head >= CHAINED);
-    ck_assert(w.drafters.model->is_parallel);
-    ck_assert_int_eq(w.drafters.model->k_max, head_block_guesses(&w.head->block));
-    ck_assert_int_eq(w.drafters.model->lane_rows, w.head->block.size);
+    ck_assert(w.drafters.models[0]->is_parallel);
+    ck_assert_int_eq(w.drafters.models[0]->k_max, head_block_guesses(&w.head->block));
+    ck_assert_int_eq(w.drafters.models[0]->lane_rows, w.head->block.size);
 }
 
 static void setup(int head)
@@ -100,7 +100,7 @@ START_TEST(guesses_are_those_of_a_text_read_at_once)
         propose_all(texts, n, drafts, NULL);
         for (int i = 0; i < n; i++) {
             check_draft(&texts[i], &drafts[i]);
-            ck_assert_int_eq(texts[i].seq->n_draft_kv, texts[i].n);
+            ck_assert_int_eq(texts[i].seq->n_draft_kv[0], texts[i].n);
             accept(&texts[i], &drafts[i], stays[(round + i) % 9]);
         }
         arena_reset(&w.arena);
@@ -118,7 +118,7 @@ START_TEST(how_many_are_wanted_changes_no_guess)
     struct text text;
     struct guess_tree whole, draft;
     setup(_i);
-    int k_max = w.drafters.model->k_max;
+    int k_max = w.drafters.models[0]->k_max;
     ck_assert_int_gt(k_max, GUESSES);
     w.k = k_max;
     fill(&text, 2);
@@ -174,7 +174,7 @@ START_TEST(equal_beginnings_are_read_once)
         if (i == 2) texts[i].tokens[0]++;
         if (i == 3) texts[i].tokens[20]++; /* in the second KV block */
         begin(&texts[i], i, N);
-        ck_assert_int_eq(texts[i].seq->n_draft_kv, n_known[i]);
+        ck_assert_int_eq(texts[i].seq->n_draft_kv[0], n_known[i]);
         show(&texts[i], LENGTH);
         propose_all(&texts[i], 1, &draft, NULL);
         check_draft(&texts[i], &draft);
@@ -204,13 +204,13 @@ START_TEST(no_block_is_published)
         propose_all(&texts[i], 1, &draft, NULL);
         accept(&texts[i], &draft, GUESSES);
         ck_assert_int_gt(texts[i].n, 2 * KV_BLOCK_TOKENS);
-        drafter_commit(w.drafters.model, texts[i].seq); /* with rows of the block after 30 */
-        ck_assert_int_eq(model_draft(w.drafters.model)->tables[i].n_known, 1);
+        drafter_commit(w.drafters.models[0], texts[i].seq); /* with rows of the block after 30 */
+        ck_assert_int_eq(model_draft(w.drafters.models[0])->tables[i].n_known, 1);
         show(&texts[i], 5);
         propose_all(&texts[i], 1, &draft, NULL);
         check_draft(&texts[i], &draft);
-        drafter_commit(w.drafters.model, texts[i].seq);
-        ck_assert_int_eq(model_draft(w.drafters.model)->tables[i].n_known, 2);
+        drafter_commit(w.drafters.models[0], texts[i].seq);
+        ck_assert_int_eq(model_draft(w.drafters.models[0])->tables[i].n_known, 2);
         arena_reset(&w.arena);
     }
     end(&texts[0]);
@@ -229,12 +229,12 @@ START_TEST(contexts_are_read_in_parts)
     fill(&text, 1);
     begin(&text, 0, 40);
     show(&text, 40);
-    for (int n = 2; text.seq->n_draft_kv < 40; n += 3) {
-        int before = text.seq->n_draft_kv;
-        const struct draft_reading reading = {text.seq, n};
-        CHECK_OK(drafter_read(w.drafters.model, &reading, 1, &err));
+    for (int n = 2; text.seq->n_draft_kv[0] < 40; n += 3) {
+        int before = text.seq->n_draft_kv[0];
+        const struct draft_reading reading = {text.seq, n, 0};
+        CHECK_OK(drafter_read(w.drafters.models[0], &reading, 1, &err));
         int wanted = before + n < 40 ? before + n : 40;
-        ck_assert_int_eq(text.seq->n_draft_kv, wanted);
+        ck_assert_int_eq(text.seq->n_draft_kv[0], wanted);
     }
     propose_all(&text, 1, &draft, NULL);
     check_draft(&text, &draft);
@@ -254,10 +254,10 @@ START_TEST(a_text_whose_features_have_not_come_has_no_guesses)
     guess_tree_begin(&draft, text.n);
     struct draft_lane lane = {
         .seq = text.seq, .k = GUESSES, .ends = &nothing_ends, .draft = &draft};
-    drafter_propose(w.drafters.model, &lane, 1, &w.arena, &cost);
+    drafter_propose(w.drafters.models[0], &lane, 1, &w.arena, &cost);
     ck_assert(lane.err.code == 0 && draft.n == 0 && cost.n_passes == 0);
     show(&text, 4);
-    drafter_propose(w.drafters.model, &lane, 1, &w.arena, &cost);
+    drafter_propose(w.drafters.models[0], &lane, 1, &w.arena, &cost);
     ck_assert_int_eq(draft.n_chain, GUESSES);
     /* The rows of the pass: 19 of the context, the block, and two more guesses. */
     ck_assert(cost.n_passes == 1 && cost.pass_lanes[0] == 1);
@@ -277,7 +277,7 @@ START_TEST(a_block_always_has_kv)
     struct guess_tree draft;
     struct error err;
     setup_with(_i, N_KV);
-    struct drafter *drafter = w.drafters.model;
+    struct drafter *drafter = w.drafters.models[0];
     int most = drafter->limit - 1;
     ck_assert_int_eq(most, N_KV + 1 - w.head->block.size);
     w.k = 1;
@@ -341,7 +341,7 @@ START_TEST(guesses_are_drawn_from_the_q_that_is_reported)
     show(&text, LENGTH);
     for (int seed = 0; seed < SEEDS; seed++) {
         text.seq->seed = (uint64_t)seed;
-        w.k = w.drafters.model->k_max;
+        w.k = w.drafters.models[0]->k_max;
         propose_all(&text, 1, &draft, NULL);
         n_others += check_drawn(&text, &draft);
         arena_reset(&w.arena);

@@ -20,7 +20,7 @@ static void draw_chains(struct bench *b, uint64_t seed, bool is_independent,
     struct guess_tree plan;
     struct draft_cost cost;
     b->seq->seed = seed;
-    b->seq->n_draft_kv = 0;
+    b->seq->n_draft_kv[0] = 0;
     arena_reset(&b->arena);
     guess_tree_begin(draft, b->seq->n_tokens);
     tree_widths_plan(&widths, LENGTH, &plan);

@@ -65,7 +65,7 @@ START_TEST(each_guess_has_a_coin_of_its_own)
         struct draft_view draft;
         struct draft_cost cost;
         b.seq->seed = (uint64_t)seed;
-        b.seq->n_draft_kv = N_PROMPT - 1;
+        b.seq->n_draft_kv[0] = N_PROMPT - 1;
         arena_reset(&b.arena);
         propose(&b, b.seq, &plan, &no_ends, &draft, &cost);
         ck_assert_int_eq(draft.grown.n, plan.n);

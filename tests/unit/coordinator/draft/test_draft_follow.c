@@ -223,7 +223,7 @@ START_TEST(guesses_follow_the_parents_that_q_prefers)
         struct draft_cost cost;
         b.seq->seed = (uint64_t)(7 + t);
         b.seq->n_tokens = 2 + t % (N_PROMPT - 1);
-        b.seq->n_draft_kv = 0;
+        b.seq->n_draft_kv[0] = 0;
         arena_reset(&b.arena);
         int n_blocks = count_blocks(&b);
         propose_many(&b, b.seq, K - 1, &plan, plan_siblings, &no_ends, &draft, &cost);
@@ -232,7 +232,7 @@ START_TEST(guesses_follow_the_parents_that_q_prefers)
         check_draft(&b, &draft, counts, K - 1, plan_siblings, &no_ends);
         int n = draft.grown.n + draft.n_siblings[1] + draft.n_siblings[2];
         ck_assert_int_eq(n, plan.n + 2);
-        b.seq->n_draft_kv = 0;
+        b.seq->n_draft_kv[0] = 0;
         propose_many(&b, b.seq, K - 1, &plan, NULL, &no_ends, &planned, &cost);
         n_other += draft.grown.n != planned.grown.n ||
                    memcmp(draft.grown.parents, planned.grown.parents, (size_t)draft.grown.n) != 0;
@@ -266,7 +266,7 @@ START_TEST(any_budget_is_given_out)
         }
         b.seq->seed = (uint64_t)i;
         b.seq->n_tokens = 2 + dice(N_PROMPT - 2);
-        b.seq->n_draft_kv = 0;
+        b.seq->n_draft_kv[0] = 0;
         arena_reset(&b.arena);
         int n_blocks = count_blocks(&b);
         propose_many(&b, b.seq, k, &growth, siblings, &no_ends, &draft, &cost);
@@ -304,7 +304,7 @@ START_TEST(nothing_is_guessed_after_an_end)
     const int32_t ids[] = {all.siblings[0][0], all.grown_tokens[0], all.tokens[0], all.tokens[1]};
     for (int e = 0; e < 4; e++) {
         const struct end_ids ends = {1, {ids[e]}};
-        b.seq->n_draft_kv = 0;
+        b.seq->n_draft_kv[0] = 0;
         propose_many(&b, b.seq, K - 1, &plan, plan_siblings, &ends, &some, &cost);
         ck_assert(some.grown.n > 0 && (e < 2 || some.n == e - 1));
         check_draft(&b, &some, counts, K - 1, plan_siblings, &ends);
@@ -342,7 +342,7 @@ START_TEST(without_blocks_there_is_no_growth)
     propose_many(&b, b.seq, K - 1, &plan, plan_siblings, &no_ends, &draft, &cost);
     struct taken_blocks taken;
     take_all_blocks(&b, &taken);
-    b.seq->n_draft_kv = 0;
+    b.seq->n_draft_kv[0] = 0;
     propose_many(&b, b.seq, K - 1, &plan, plan_siblings, &no_ends, &draft, &cost);
     ck_assert(draft.n == K - 1 && draft.grown.n == 0 && cost.n_passes == K - 1);
     for (int i = 0; i < K - 1; i++) {

@@ -81,11 +81,11 @@ START_TEST(each_guess_is_that_of_a_draft_with_its_path_as_text)
         struct draft_cost cost;
         b.seq->seed = (uint64_t)(7 + t);
         b.seq->n_tokens = lengths[t];
-        b.seq->n_draft_kv = 0;
+        b.seq->n_draft_kv[0] = 0;
         arena_reset(&b.arena);
         propose(&b, b.seq, no_growth, &no_ends, &without, &cost);
         ck_assert(cost.n_passes == K && cost.pass_expected[1] == 0 && without.grown.n == 0);
-        b.seq->n_draft_kv = 0;
+        b.seq->n_draft_kv[0] = 0;
         int n_blocks = count_blocks(&b);
         propose(&b, b.seq, &plan, &no_ends, &with, &cost);
         ck_assert_int_eq(cost.n_passes, K + 1); /* the growth is deeper than the chain */
@@ -113,7 +113,7 @@ START_TEST(any_growth_is_made_as_planned)
         const struct growth growth = any_growth(k);
         b.seq->seed = (uint64_t)i;
         b.seq->n_tokens = 2 + dice(N_PROMPT - 2);
-        b.seq->n_draft_kv = 0;
+        b.seq->n_draft_kv[0] = 0;
         arena_reset(&b.arena);
         int n_blocks = count_blocks(&b);
         propose_many(&b, b.seq, k, &growth, NULL, &no_ends, &draft, &cost);
@@ -145,7 +145,7 @@ static void commit(struct sequence *seq, int n_stay, int32_t token)
     int read = seq->n_tokens + n_stay;
     seq->tokens[read] = token;
     seq->n_tokens = read + 1;
-    if (seq->n_draft_kv > read) seq->n_draft_kv = read;
+    if (seq->n_draft_kv[0] > read) seq->n_draft_kv[0] = read;
 }
 
 /* After a round with a growth the draft has the KV that it has after one without, and the last
@@ -161,17 +161,17 @@ START_TEST(growth_leaves_no_trace_in_the_next_round)
         struct draft_view one, two;
         struct draft_cost cost;
         struct end_ids ends = {0};
-        int n_read = other.seq->n_draft_kv, base = b.seq->n_tokens;
+        int n_read = other.seq->n_draft_kv[0], base = b.seq->n_tokens;
         propose(&other, other.seq, no_growth, &no_ends, &two, &cost);
         if (rounds[i].end >= 0) ends = (struct end_ids){1, {two.tokens[rounds[i].end]}};
-        other.seq->n_draft_kv = n_read;
+        other.seq->n_draft_kv[0] = n_read;
         propose(&other, other.seq, no_growth, &ends, &two, &cost);
         propose(&b, b.seq, rounds[i].grows ? &plan : no_growth, &ends, &one, &cost);
         check_equal_chain(&two, &one);
         ck_assert(one.is_over == (rounds[i].end >= 0) && one.n >= rounds[i].n_stay);
-        ck_assert_int_eq(other.seq->n_draft_kv, base + one.n - 1);
+        ck_assert_int_eq(other.seq->n_draft_kv[0], base + one.n - 1);
         int deepest = one.grown.n > 0 ? growth_place(&one.grown, one.grown.n - 1) : 0;
-        ck_assert_int_eq(b.seq->n_draft_kv, base + one.n - (deepest < one.n ? 1 : 0));
+        ck_assert_int_eq(b.seq->n_draft_kv[0], base + one.n - (deepest < one.n ? 1 : 0));
         n_deeper += deepest >= one.n ? 1 : 0;
         commit(b.seq, rounds[i].n_stay, 300 + (int)i);
         commit(other.seq, rounds[i].n_stay, 300 + (int)i);
@@ -210,7 +210,7 @@ START_TEST(nothing_is_guessed_after_an_end)
     const int32_t ends[] = {all.siblings[0][0], all.grown_tokens[0], all.tokens[0]};
     for (int e = 0; e < 3; e++) {
         const struct end_ids end = {1, {ends[e]}};
-        b.seq->n_draft_kv = 0;
+        b.seq->n_draft_kv[0] = 0;
         propose(&b, b.seq, &plan, &end, &some, &cost);
         ck_assert_int_lt(some.grown.n, plan.n);
         ck_assert(some.grown.n > 0 && (e < 2 || some.n == 1));
@@ -302,7 +302,7 @@ START_TEST(without_blocks_there_is_no_growth)
     propose(&b, b.seq, no_growth, &no_ends, &without, &cost);
     struct taken_blocks taken;
     take_all_blocks(&b, &taken);
-    b.seq->n_draft_kv = 0;
+    b.seq->n_draft_kv[0] = 0;
     propose(&b, b.seq, &plan, &no_ends, &with, &cost);
     check_equal_chain(&without, &with);
     ck_assert(with.grown.n == 0 && cost.n_passes == K && cost.pass_expected[1] == 0);
@@ -325,11 +325,11 @@ START_TEST(coins_after_a_gap_are_those_of_the_plan)
         struct draft_cost cost;
         b.seq->seed = (uint64_t)(70 + t);
         b.seq->n_tokens = lengths[t / SIBLINGS_MAX];
-        b.seq->n_draft_kv = 0;
+        b.seq->n_draft_kv[0] = 0;
         arena_reset(&b.arena);
         propose(&b, b.seq, &wide, &no_ends, &all, &cost);
         const struct end_ids end = {1, {all.siblings[0][t % SIBLINGS_MAX]}};
-        b.seq->n_draft_kv = 0;
+        b.seq->n_draft_kv[0] = 0;
         propose(&b, b.seq, &wide, &end, &some, &cost);
         ck_assert_int_lt(some.grown.n, wide.n);
         check_growth_to_ends(&b, &wide, &some, &end);

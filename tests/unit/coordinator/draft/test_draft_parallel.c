@@ -120,7 +120,7 @@ START_TEST(each_guess_is_that_of_the_plain_model_after_masks)
         int k = t == 0 ? DRAFT_MAX : 1 + t;
         b.seq->seed = (uint64_t)(7 + t);
         b.seq->n_tokens = lengths[t];
-        b.seq->n_draft_kv = 0;
+        b.seq->n_draft_kv[0] = 0;
         arena_reset(&b.arena);
         arena_reset(&plain.arena);
         propose_many(&b, b.seq, k, no_growth, NULL, &no_ends, &draft, &cost);
@@ -129,7 +129,7 @@ START_TEST(each_guess_is_that_of_the_plain_model_after_masks)
         ck_assert(cost.n_passes == 1 && cost.pass_lanes[0] == 1 && !cost.pass_grows[0]);
         ck_assert_int_eq(cost.first_pass_tokens, lengths[t]);
         ck_assert_int_eq(cost.pass_expected[0], k - 1);
-        ck_assert_int_eq(b.seq->n_draft_kv, lengths[t]); /* and no mask */
+        ck_assert_int_eq(b.seq->n_draft_kv[0], lengths[t]); /* and no mask */
     }
     teardown(&b);
     teardown(&plain);
@@ -155,7 +155,7 @@ START_TEST(masks_leave_no_trace_in_the_next_round)
         ck_assert_int_eq(cost.first_pass_tokens, i == 0 ? N_PROMPT : n_stay[i - 1] + 1);
         memcpy(fresh.seq->tokens, b.seq->tokens, (size_t)n * sizeof(int32_t));
         fresh.seq->n_tokens = n;
-        fresh.seq->n_draft_kv = 0;
+        fresh.seq->n_draft_kv[0] = 0;
         propose(&fresh, fresh.seq, no_growth, &no_ends, &two, &cost);
         check_equal_chain(&two, &one);
         for (int g = 0; g < n_stay[i]; g++) {
@@ -186,7 +186,7 @@ START_TEST(mask_is_never_guessed)
     ck_assert(b.drafter->is_parallel);
     for (int seed = 0; seed < 50; seed++) {
         b.seq->seed = (uint64_t)seed;
-        b.seq->n_draft_kv = 0;
+        b.seq->n_draft_kv[0] = 0;
         arena_reset(&b.arena);
         propose(&b, b.seq, no_growth, &no_ends, &draft, &cost);
         for (int i = 0; i < draft.n; i++) {
@@ -211,7 +211,7 @@ START_TEST(nothing_is_guessed_after_an_end_or_an_unlikely_guess)
     propose(&b, b.seq, &plan, &no_ends, &all, &cost);
     const struct end_ids ends[] = {{1, {all.tokens[1]}}, {1, {all.siblings[0][0]}}};
     for (int e = 0; e < 2; e++) {
-        b.seq->n_draft_kv = 0;
+        b.seq->n_draft_kv[0] = 0;
         propose(&b, b.seq, &plan, &ends[e], &some, &cost);
         ck_assert_int_eq(some.n, e == 0 ? 2 : K);
         ck_assert_int_eq(memcmp(some.tokens, all.tokens, (size_t)some.n * sizeof(int32_t)), 0);
@@ -230,7 +230,7 @@ START_TEST(nothing_is_guessed_after_an_end_or_an_unlikely_guess)
         n_sure++;
     }
     b.seq->threshold = 0.2F;
-    b.seq->n_draft_kv = 0;
+    b.seq->n_draft_kv[0] = 0;
     propose(&b, b.seq, no_growth, &no_ends, &some, &cost);
     ck_assert_int_eq(some.n, n_sure < K ? n_sure + 1 : K);
     teardown(&b);
@@ -282,7 +282,7 @@ START_TEST(guesses_after_siblings_come_from_the_row_of_their_place)
         int k = t % 2 ? K : 3; /* the growth is deeper than the shorter chain */
         b.seq->seed = (uint64_t)(7 + t);
         b.seq->n_tokens = lengths[t];
-        b.seq->n_draft_kv = 0;
+        b.seq->n_draft_kv[0] = 0;
         arena_reset(&b.arena);
         int n_blocks = count_blocks(&b);
         propose_many(&b, b.seq, k, growth, follows ? wide_siblings : NULL, &no_ends, &with, &cost);
@@ -293,9 +293,9 @@ START_TEST(guesses_after_siblings_come_from_the_row_of_their_place)
         ck_assert_int_eq(cost.pass_expected[0], (planned >= k ? planned + 1 : k) - 1);
         ck_assert(deepest > 1 && deepest <= planned);
         ck_assert_int_eq(count_blocks(&b), n_blocks);
-        ck_assert_int_eq(b.seq->n_draft_kv, lengths[t]);
+        ck_assert_int_eq(b.seq->n_draft_kv[0], lengths[t]);
         if (follows) continue;
-        b.seq->n_draft_kv = 0;
+        b.seq->n_draft_kv[0] = 0;
         propose_many(&b, b.seq, k, no_growth, NULL, &no_ends, &without, &cost);
         check_equal_chain(&without, &with);
     }
@@ -334,7 +334,7 @@ START_TEST(many_long_chains_are_what_each_is_alone)
         follow(seqs[i], RULE_REJECTION, 1);
         seqs[i]->seed = (uint64_t)i;
         propose_many(&b, seqs[i], DRAFT_MAX, NULL, NULL, &no_ends, &alone[i], &cost);
-        seqs[i]->n_draft_kv = 0;
+        seqs[i]->n_draft_kv[0] = 0;
         guess_tree_begin(&together[i], seqs[i]->n_tokens);
         lanes[i] = (struct draft_lane){.seq = seqs[i],
                                        .k = DRAFT_MAX,
@@ -363,11 +363,11 @@ START_TEST(without_blocks_there_are_no_places_after_the_chain)
     setup_parallel(&b, "\"pard_token\": 4001", RULE_REJECTION, 1);
     propose_many(&b, b.seq, 3, no_growth, NULL, &no_ends, &without, &cost);
     b.seq->n_tokens = 14; /* the chain's masks end with the block, and the growth's do not */
-    b.seq->n_draft_kv = 0;
+    b.seq->n_draft_kv[0] = 0;
     propose_many(&b, b.seq, 3, no_growth, NULL, &no_ends, &without, &cost);
     struct taken_blocks taken;
     take_all_blocks(&b, &taken);
-    b.seq->n_draft_kv = 0;
+    b.seq->n_draft_kv[0] = 0;
     propose_many(&b, b.seq, 3, &plan, NULL, &no_ends, &with, &cost);
     check_equal_chain(&without, &with);
     ck_assert(with.grown.n > 0 && with.grown.n < plan.n && cost.n_passes == 1);
@@ -397,7 +397,7 @@ START_TEST(mask_may_be_beyond_the_tokenizer)
     CHECK_OK(tokenizer_open_bytes(&b.tok, 256, &err));
     CHECK_OK(drafter_open(&b.drafter, &options, b.tok, &err));
     remove_parallel_draft(&made);
-    b.drafters = (struct drafters){.model = b.drafter};
+    b.drafters = (struct drafters){.n_models = 1, .models = {b.drafter}};
     CHECK_OK(block_pool_open(&b.target_pool, SLOTS * CAPACITY / 16, 16, &err));
     CHECK_OK(arena_open(&b.arena, 4 << 20, &err));
     b.seq = place_text(&b, 0, text, 3);
@@ -451,7 +451,7 @@ START_TEST(keys_that_mean_no_mask_leave_an_ordinary_draft)
     struct guess_tree draft = {.base = N_PROMPT};
     setup_parallel(&b, entries[_i], RULE_GREEDY, 0);
     propose_k(&b, K, &no_ends, &draft);
-    ck_assert(!b.drafter->is_parallel && b.seq->n_draft_kv == N_PROMPT + K - 1);
+    ck_assert(!b.drafter->is_parallel && b.seq->n_draft_kv[0] == N_PROMPT + K - 1);
     teardown(&b);
 }
 END_TEST

@@ -111,7 +111,7 @@ static void propose(struct bench *b, int n_read, const struct end_ids *ends,
         .seq = b->seq, .k = WANTED, .ends = ends, .draft = draft, .siblings_max = SIBLINGS_MAX};
     *draft = (struct guess_tree){.base = b->seq->n_tokens};
     lane.expected.n_passes = 3; /* those of the round before */
-    b->seq->n_draft_kv = n_read;
+    b->seq->n_draft_kv[0] = n_read;
     arena_reset(&b->arena);
     drafter_propose(b->drafter, &lane, 1, &b->arena, cost);
     ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);
@@ -154,7 +154,7 @@ static void check_staged(struct bench *b, int n_read, const struct end_ids *ends
     ck_assert_int_eq(guess_tree_count(&draft, GUESS_STAGED), draft.n_chain - n_passes);
     ck_assert_int_eq(cost.pass_expected[0], n_expected);
     ck_assert_int_eq(cost.first_pass_tokens, b->seq->n_tokens - n_read);
-    ck_assert_int_eq(b->seq->n_draft_kv, b->seq->n_tokens + draft.n_chain - 1);
+    ck_assert_int_eq(b->seq->n_draft_kv[0], b->seq->n_tokens + draft.n_chain - 1);
 }
 
 START_TEST(one_pass_makes_all_guesses_that_were_expected)
@@ -267,7 +267,7 @@ START_TEST(later_rounds_make_the_same_guesses)
     for (int staged = 0; staged < 2; staged++) {
         setup_kind(&b, _i);
         for (int round = 0; round < 4; round++) {
-            int n_read = b.seq->n_draft_kv;
+            int n_read = b.seq->n_draft_kv[0];
             if (staged) {
                 tell(0, &plain[round]);
                 told.tokens[0][3] = 17 + round; /* and what comes after it is right again */
@@ -283,7 +283,8 @@ START_TEST(later_rounds_make_the_same_guesses)
             int n = kept[round] < plain[round].n ? kept[round] : plain[round].n - 1;
             b.seq->n_tokens += n;
             b.seq->tokens[b.seq->n_tokens++] = 400 + round; /* the target's own */
-            if (b.seq->n_draft_kv > b.seq->n_tokens - 1) b.seq->n_draft_kv = b.seq->n_tokens - 1;
+            if (b.seq->n_draft_kv[0] > b.seq->n_tokens - 1)
+                b.seq->n_draft_kv[0] = b.seq->n_tokens - 1;
             drafter_commit(b.drafter, b.seq);
         }
         teardown(&b);
@@ -346,7 +347,7 @@ static void propose_crowd(struct bench *b, struct guesses *kept, struct draft_co
     drafter_propose(b->drafter, lanes, N_CROWD, &b->arena, cost);
     for (int i = 0; i < N_CROWD; i++) {
         ck_assert_msg(lanes[i].err.code == 0, "lane %d: %s", i, lanes[i].err.text);
-        ck_assert_int_eq(seqs[i]->n_draft_kv, seqs[i]->n_tokens + drafts[i].n_chain - 1);
+        ck_assert_int_eq(seqs[i]->n_draft_kv[0], seqs[i]->n_tokens + drafts[i].n_chain - 1);
         keep(&drafts[i], &kept[i]);
         take_away(b, seqs[i]);
     }
@@ -454,7 +455,7 @@ START_TEST(without_a_block_nothing_is_read_ahead)
         struct draft_lane lane = {
             .seq = b.seq, .k = WANTED, .ends = &no_ends, .draft = &draft, .siblings_max = 0};
         draft = (struct guess_tree){.base = N_PROMPT};
-        b.seq->n_draft_kv = 0;
+        b.seq->n_draft_kv[0] = 0;
         drafter_propose(b.drafter, &lane, 1, &b.arena, &cost);
         ck_assert_int_eq(lane.err.code, ERR_EXHAUSTED); /* that of guess 4 */
         ck_assert_int_eq(cost.n_passes, 4);
@@ -527,11 +528,11 @@ START_TEST(a_text_that_repeats_itself_takes_fewer_passes_where_rows_are_cheap)
     follow(b.seq, RULE_GREEDY, 0);
     planner = (struct planner){0};
     for (int rows = 1; rows <= 16; rows *= 2) {
-        planner_calibrate_draft(&planner, rows, is_cheap ? 1000 + rows : 1000.0 * rows);
+        planner_calibrate_draft(&planner, 0, rows, is_cheap ? 1000 + rows : 1000.0 * rows);
     }
-    planner_curve_fit(&planner.draft);
+    planner_curve_fit(&planner.models[0].draft);
     for (int round = 0; round < 20; round++) {
-        int n_read = b.seq->n_draft_kv;
+        int n_read = b.seq->n_draft_kv[0];
         guess_plainly(&b, n_read, &no_ends, &plain);
         lookup_read(b.drafters.finders[0], b.seq, 1 << 20);
         staged_begin(&staged, STAGED_AUTO, &b.drafters, &planner);
@@ -543,7 +544,7 @@ START_TEST(a_text_that_repeats_itself_takes_fewer_passes_where_rows_are_cheap)
         n_guesses += draft.n_chain;
         b.seq->tokens[b.seq->n_tokens] = text[b.seq->n_tokens % N_PROMPT];
         b.seq->n_tokens++;
-        b.seq->n_draft_kv = b.seq->n_tokens - 1;
+        b.seq->n_draft_kv[0] = b.seq->n_tokens - 1;
     }
     if (is_cheap) ck_assert_int_lt(10 * n_passes, 8 * n_guesses);
     if (!is_cheap) ck_assert_int_eq(n_passes, n_guesses);

@@ -132,15 +132,16 @@ static void open_bench(struct bench *b, const char *head, int support, enum acce
     CHECK_OK(block_pool_open(&b->target_pool, CAPACITY / 16, 16, &err));
     CHECK_OK(arena_open(&b->arena, 1 << 20, &err));
     b->seq = first_sequence(new_job(JOB_GENERATE, prompt, N_PROMPT), tok, &defaults);
-    CHECK_OK(
-        places_give(b->seq, 0, &b->target_pool, &(struct drafters){.model = b->drafter}, &err));
+    CHECK_OK(places_give(b->seq, 0, &b->target_pool,
+                         &(struct drafters){.n_models = 1, .models = {b->drafter}}, &err));
     b->seq->rule = &accept_rules[rule];
     b->seq->sampling = (struct sampling_params){.temperature = temperature, .top_p = 1.0f};
 }
 
 static void close_bench(struct bench *b)
 {
-    places_withdraw(b->seq, &b->target_pool, &(struct drafters){.model = b->drafter});
+    places_withdraw(b->seq, &b->target_pool,
+                    &(struct drafters){.n_models = 1, .models = {b->drafter}});
     sequence_close(b->seq);
     block_pool_close(&b->target_pool);
     drafter_close(b->drafter);
@@ -151,7 +152,7 @@ static struct guess_tree propose(struct bench *b, uint64_t seed)
 {
     struct guess_tree draft = {.base = b->seq->n_tokens};
     arena_reset(&b->arena);
-    b->seq->n_draft_kv = 0;
+    b->seq->n_draft_kv[0] = 0;
     b->seq->seed = seed;
     struct draft_lane lane = {
         .seq = b->seq, .k = 1, .ends = &no_ends, .draft = &draft, .siblings_max = 0};

@@ -46,10 +46,10 @@ START_TEST(rejected_guesses_leave_no_trace)
     setup(&used, RULE_GREEDY, 0);
     setup(&fresh, RULE_GREEDY, 0);
     propose(&used, N_PROMPT, K);
-    ck_assert_int_eq(used.seq->n_draft_kv, N_PROMPT + K - 1);
+    ck_assert_int_eq(used.seq->n_draft_kv[0], N_PROMPT + K - 1);
     /* The first guess stayed; another token took the place of the second. */
     used.seq->tokens[N_PROMPT + 1] = 300;
-    used.seq->n_draft_kv = N_PROMPT + 1;
+    used.seq->n_draft_kv[0] = N_PROMPT + 1;
     memcpy(fresh.seq->tokens, used.seq->tokens, (N_PROMPT + 2) * sizeof(int32_t));
     struct guess_tree a = propose(&used, N_PROMPT + 2, K);
     struct guess_tree b = propose(&fresh, N_PROMPT + 2, K);
@@ -69,9 +69,9 @@ START_TEST(a_position_guessed_again_sees_fresh_coins)
     setup(&b, RULE_REJECTION, 1.0f);
     for (int seed = 0; seed < N_SEEDS; seed++) {
         b.seq->seed = (uint64_t)seed;
-        b.seq->n_draft_kv = 0;
+        b.seq->n_draft_kv[0] = 0;
         struct guess_tree early = propose(&b, N_PROMPT, 2); /* tokens[N_PROMPT] stays */
-        b.seq->n_draft_kv = N_PROMPT;
+        b.seq->n_draft_kv[0] = N_PROMPT;
         struct guess_tree late = propose(&b, N_PROMPT + 1, 1);
         n_equal += guess_token(&early, 1) == guess_token(&late, 0);
     }
@@ -88,9 +88,9 @@ START_TEST(the_coupled_guess_of_a_position_is_the_same_in_every_round)
     setup(&b, RULE_COUPLED, 1.0f);
     for (int seed = 0; seed < N_SEEDS; seed++) {
         b.seq->seed = (uint64_t)seed;
-        b.seq->n_draft_kv = 0;
+        b.seq->n_draft_kv[0] = 0;
         struct guess_tree early = propose(&b, N_PROMPT, 2);
-        b.seq->n_draft_kv = N_PROMPT;
+        b.seq->n_draft_kv[0] = N_PROMPT;
         struct guess_tree late = propose(&b, N_PROMPT + 1, 1);
         ck_assert_int_eq(guess_token(&early, 1), guess_token(&late, 0));
         ck_assert_int_eq(guess_q(&late, 0)->n, 1);
@@ -105,7 +105,7 @@ START_TEST(nothing_is_guessed_after_an_end_of_sequence)
     struct bench b = {0};
     setup(&b, RULE_GREEDY, 0);
     const struct end_ids ends = {1, {propose(&b, N_PROMPT, K).tokens[1]}};
-    b.seq->n_draft_kv = 0;
+    b.seq->n_draft_kv[0] = 0;
     propose_k(&b, K, &ends, &draft);
     ck_assert_int_eq(draft.n_chain, 2);
     ck_assert_int_eq(guess_token(&draft, 1), ends.ids[0]);
@@ -119,7 +119,7 @@ static struct guess_tree propose_until(struct bench *b, float threshold)
     struct guess_tree draft = {.base = N_PROMPT};
     arena_reset(&b->arena);
     b->seq->threshold = threshold;
-    b->seq->n_draft_kv = 0;
+    b->seq->n_draft_kv[0] = 0;
     propose_k(b, K, &no_ends, &draft);
     b->seq->threshold = 0;
     return draft;
@@ -133,7 +133,7 @@ START_TEST(a_guess_below_the_threshold_is_the_last_and_stays)
     setup(&b, RULE_REJECTION, 1.0f);
     for (int seed = 0; seed < N_SEEDS; seed++) {
         b.seq->seed = (uint64_t)seed;
-        b.seq->n_draft_kv = 0;
+        b.seq->n_draft_kv[0] = 0;
         int wanted = 0;
         struct guess_tree all = propose(&b, N_PROMPT, K);
         while (wanted < K &&
@@ -189,7 +189,7 @@ START_TEST(siblings_are_other_tokens)
     struct guess_tree draft = {.base = N_PROMPT};
     struct draft_lane lane = {
         .seq = b.seq, .k = K, .ends = &no_ends, .draft = &draft, .siblings_max = SIBLINGS_MAX};
-    b.seq->n_draft_kv = 0;
+    b.seq->n_draft_kv[0] = 0;
     arena_reset(&b.arena);
     drafter_propose(b.drafter, &lane, 1, &b.arena, &cost);
     int most = rule == RULE_GREEDY || support > SIBLINGS_MAX ? SIBLINGS_MAX : support - 1;

@@ -132,7 +132,7 @@ START_TEST(guesses_in_company_are_those_of_the_lane_alone)
     for (int i = 0; i < N_LANES; i++) {
         guess_alone(i, &alone);
         check_same(&alone, &together[i]);
-        ck_assert_int_eq(seqs[i]->n_draft_kv, seqs[i]->n_tokens + together[i].n - 1);
+        ck_assert_int_eq(seqs[i]->n_draft_kv[0], seqs[i]->n_tokens + together[i].n - 1);
     }
     ck_assert_int_eq(cost.first_pass_tokens, n_missed);
     ck_assert_int_eq(cost.n_passes, 8);
@@ -189,11 +189,11 @@ START_TEST(a_text_that_was_read_in_chunks_is_guessed_alike)
     seqs[0] = place_wanted(&b, 4, &wanted_lanes[4]);
     seqs[1] = place_wanted(&b, 1, &wanted_lanes[1]);
     for (int i = 0; i < 5; i++) { /* 199 of 200 tokens, and 229 of 230 */
-        const struct draft_reading readings[] = {{seqs[0], chunks[i]},
-                                                 {seqs[1], chunks[i] + (i == 3 ? 30 : 0)}};
+        const struct draft_reading readings[] = {{seqs[0], chunks[i], 0},
+                                                 {seqs[1], chunks[i] + (i == 3 ? 30 : 0), 0}};
         CHECK_OK(drafter_read(b.drafter, readings, 2, &err));
     }
-    ck_assert(seqs[0]->n_draft_kv == 199 && seqs[1]->n_draft_kv == 229);
+    ck_assert(seqs[0]->n_draft_kv[0] == 199 && seqs[1]->n_draft_kv[0] == 229);
     propose_all(&b, seqs, (const int[]){5, 8}, 2, chunked, &cost);
     ck_assert_int_eq(cost.first_pass_tokens, 2);
     for (int i = 0; i < 2; i++) {
@@ -218,14 +218,14 @@ START_TEST(long_texts_are_read_in_one_call)
     open_draft(&b, N_LANES, 64);
     for (int i = 0; i < 3; i++) {
         seqs[i] = place_wanted(&b, i, &whole);
-        readings[i] = (struct draft_reading){seqs[i], LONGEST - 1};
+        readings[i] = (struct draft_reading){seqs[i], LONGEST - 1, 0};
     }
     CHECK_OK(drafter_read(b.drafter, readings, 3, &err));
     propose_all(&b, seqs, (const int[]){8, 8, 8}, 3, guessed, &cost);
     guess_alone(1, &alone);
     check_same(&alone, &guessed[1]);
     for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(seqs[i]->n_draft_kv, LONGEST + 7);
+        ck_assert_int_eq(seqs[i]->n_draft_kv[0], LONGEST + 7);
         take_away(&b, seqs[i]);
     }
     teardown(&b);
@@ -241,7 +241,7 @@ static void check_vocabulary(struct bench *b, struct sequence *seq, int n_vocab,
         .seq = seq, .k = K, .ends = &no_ends, .draft = &draft, .siblings_max = 0};
     struct draft_cost cost;
     arena_reset(&b->arena);
-    seq->n_draft_kv = 0;
+    seq->n_draft_kv[0] = 0;
     drafter_propose(b->drafter, &lane, 1, &b->arena, &cost);
     ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);
     ck_assert_int_le(draft.n_chain, K);
@@ -287,14 +287,14 @@ START_TEST(a_text_with_a_known_beginning_is_guessed_alike)
     open_draft(&b, N_LANES, 64);
     seqs[0] = place_wanted(&b, 0, &whole);
     propose_all(&b, &seqs[0], &whole.k, 1, &first, &cost);
-    seqs[0]->n_draft_kv = seqs[0]->n_tokens; /* no guess stayed */
+    seqs[0]->n_draft_kv[0] = seqs[0]->n_tokens; /* no guess stayed */
     drafter_commit(b.drafter, seqs[0]);
     const struct draft_kv before = drafter_kv(b.drafter);
     if (_i == 1) take_away(&b, seqs[0]); /* its blocks are kept */
     seqs[1] = place_text(&b, 1, text(0), whole.n_tokens);
     follow(seqs[1], whole.rule, whole.temperature);
     seqs[1]->seed = 40;
-    ck_assert_int_eq(seqs[1]->n_draft_kv, 192);
+    ck_assert_int_eq(seqs[1]->n_draft_kv[0], 192);
     propose_all(&b, &seqs[1], &whole.k, 1, &second, &cost);
     ck_assert_int_eq(cost.first_pass_tokens, 8);
     check_same(&first, &second);
@@ -307,7 +307,7 @@ START_TEST(a_text_with_a_known_beginning_is_guessed_alike)
     other[100] = 7;
     seqs[1] = place_text(&b, 2, other, 200);
     follow(seqs[1], whole.rule, whole.temperature);
-    ck_assert_int_eq(seqs[1]->n_draft_kv, 96);
+    ck_assert_int_eq(seqs[1]->n_draft_kv[0], 96);
     propose_all(&b, &seqs[1], &whole.k, 1, &second, &cost);
     struct bench fresh;
     open_draft(&fresh, N_LANES, 64);

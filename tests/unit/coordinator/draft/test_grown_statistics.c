@@ -152,7 +152,7 @@ static int commit(struct bench *b, enum way way, double *n_grown)
     struct sequence *seq = b->seq;
     int cell = 0;
     seq->n_tokens = BASE;
-    seq->n_draft_kv = BASE - 1;
+    seq->n_draft_kv[0] = BASE - 1;
     if (way >= EDITED) begin_lane_edits(seq, BASE);
     while (seq->n_tokens < BASE + DEPTH) {
         round_.at =
@@ -178,7 +178,7 @@ static int commit(struct bench *b, enum way way, double *n_grown)
             n_chain++;
         }
         int read = (int)round_.at.position + n_chain;
-        if (seq->n_draft_kv > read) seq->n_draft_kv = read;
+        if (seq->n_draft_kv[0] > read) seq->n_draft_kv[0] = read;
     }
     return cell;
 }
@@ -203,7 +203,7 @@ static void setup_small(struct bench *b, enum accept_rule rule, float temperatur
     remove_parallel_draft(&made);
     ck_assert(b->drafter->is_parallel == is_parallel);
     drafter_set_vocabulary(b->drafter, N_IDS);
-    b->drafters = (struct drafters){.model = b->drafter};
+    b->drafters = (struct drafters){.n_models = 1, .models = {b->drafter}};
     CHECK_OK(block_pool_open(&b->target_pool, SLOTS * CAPACITY / 16, 16, &err));
     CHECK_OK(arena_open(&b->arena, 4 << 20, &err));
     for (int i = 0; i < BASE; i++) {

@@ -97,7 +97,7 @@ START_TEST(equal_beginnings_are_read_once)
         fill(&texts[i], 5);
         if (i == 2) texts[i].tokens[0]++;
         begin(&texts[i], i, N);
-        ck_assert_int_eq(texts[i].seq->n_draft_kv, i == 1 ? 33 : 0);
+        ck_assert_int_eq(texts[i].seq->n_draft_kv[0], i == 1 ? 33 : 0);
         show(&texts[i], LENGTH);
         propose_all(&texts[i], 1, &draft, NULL);
         check_draft(&texts[i], &draft);
@@ -147,18 +147,18 @@ START_TEST(a_text_whose_features_have_not_come_has_no_guesses)
     guess_tree_begin(&draft, text.n);
     struct draft_lane lane = {
         .seq = text.seq, .k = GUESSES, .ends = &nothing_ends, .draft = &draft};
-    drafter_propose(w.drafters.model, &lane, 1, &w.arena, &cost);
+    drafter_propose(w.drafters.models[0], &lane, 1, &w.arena, &cost);
     ck_assert(lane.err.code == 0 && draft.n == 0 && cost.n_passes == 0);
-    const struct draft_reading reading = {text.seq, 19};
-    CHECK_OK(drafter_read(w.drafters.model, &reading, 1, &err));
-    ck_assert_int_eq(text.seq->n_draft_kv, 0);
+    const struct draft_reading reading = {text.seq, 19, 0};
+    CHECK_OK(drafter_read(w.drafters.models[0], &reading, 1, &err));
+    ck_assert_int_eq(text.seq->n_draft_kv[0], 0);
     /* A gap is told. */
     const struct draft_features features = {.first = 3, .n = 2, .rows = features_of(&text, 3, 2)};
-    CHECK_ERR(drafter_observe(w.drafters.model, text.seq, &features, &err), ERR_INTERNAL,
+    CHECK_ERR(drafter_observe(w.drafters.models[0], text.seq, &features, &err), ERR_INTERNAL,
               "but not");
     show(&text, 4);
-    CHECK_OK(drafter_read(w.drafters.model, &reading, 1, &err));
-    ck_assert_int_eq(text.seq->n_draft_kv, 19);
+    CHECK_OK(drafter_read(w.drafters.models[0], &reading, 1, &err));
+    ck_assert_int_eq(text.seq->n_draft_kv[0], 19);
     propose_all(&text, 1, &draft, NULL);
     check_draft(&text, &draft);
     end(&text);
@@ -181,7 +181,7 @@ START_TEST(what_does_not_fit_is_refused)
     options.target = checkpoint_name(w.target);
     options.vocabulary = "counts.txt";
     CHECK_ERR(drafter_open(&drafter, &options, w.tok, &err), ERR_ARGUMENT, "--draft-vocab");
-    int dim = w.drafters.model->feature_dim;
+    int dim = w.drafters.models[0]->feature_dim;
     CHECK_OK(drafters_check_target(&w.drafters, 4, dim, &err));
     CHECK_ERR(drafters_check_target(&w.drafters, 2, dim, &err), ERR_UNSUPPORTED, "another target");
     give_projection(); /* which asks for the same boundaries */
@@ -219,17 +219,17 @@ START_TEST(further_engines_share_the_weights)
     struct error err;
     struct drafter *other = NULL;
     setup(_i);
-    struct drafter_options options = model_draft(w.drafters.model)->options;
+    struct drafter_options options = model_draft(w.drafters.models[0])->options;
     char name[256];
     snprintf(name, sizeof name, "head:" GOLDEN "%s", heads[_i].folder);
     options.name = name;
     options.target = checkpoint_name(w.target);
-    options.like = w.drafters.model;
+    options.like = w.drafters.models[0];
     CHECK_OK(drafter_open(&other, &options, w.tok, &err));
-    struct drafter *first = w.drafters.model;
+    struct drafter *first = w.drafters.models[0];
     struct text text;
     struct guess_tree draft;
-    w.drafters.model = other;
+    w.drafters.models[0] = other;
     fill(&text, 1);
     begin(&text, 0, 20);
     show(&text, 4);
@@ -237,7 +237,7 @@ START_TEST(further_engines_share_the_weights)
     check_draft(&text, &draft);
     end(&text);
     drafter_close(other);
-    w.drafters.model = first;
+    w.drafters.models[0] = first;
     teardown();
 }
 END_TEST

@@ -44,9 +44,9 @@ static void close_staging(struct staging *s)
 static void teach(struct staging *s)
 {
     for (int rows = 1; rows <= 32; rows++) {
-        planner_curve_set(&s->planner.draft, rows, 1000 + rows, 100);
+        planner_curve_set(&s->planner.models[0].draft, rows, 1000 + rows, 100);
     }
-    planner_curve_fit(&s->planner.draft);
+    planner_curve_fit(&s->planner.models[0].draft);
     for (int i = 0; i < 200; i++) {
         planner_observe_stage(&s->planner, &s->seq->planner_state, planner_evidence_of_match(3), K,
                               K);

@@ -106,8 +106,8 @@ static int choose(struct planner *p, const struct planner_sequence *seq, const s
 {
     const struct planner_load load = {.n_rows_max = 64};
     struct planner_lane lane = {.seq = seq,
-                                .k_max = ask->k_max,
-                                .n_missed = ask->n_missed,
+                                .models[0].k_max = ask->k_max,
+                                .models[0].n_missed = ask->n_missed,
                                 .n_left = ask->n_left,
                                 .tree = {.n = 5, .n_chain = 5}};
     planner_share(p, &lane, 1, &load);
@@ -128,18 +128,18 @@ static void observe(struct planner *p, struct planner_sequence *seq, const struc
                                   .n_lanes = 1,
                                   .is_timed = true,
                                   .has_prompt = seen->has_prompt,
-                                  .n_passes = seen->k,
-                                  .first_pass_tokens = seen->n_missed,
-                                  .draft_us = seen->k ? seen->read_us : 0,
+                                  .models[0].n_passes = seen->k,
+                                  .models[0].first_pass_tokens = seen->n_missed,
+                                  .models[0].draft_us = seen->k ? seen->read_us : 0,
                                   .step_us = seen->step_us};
     for (int i = 0; i < seen->k; i++) {
-        round.pass_lanes[i] = 1;
-        round.pass_us[i] = seen->pass_us + (i ? 0 : seen->read_us);
-        round.draft_us += seen->pass_us;
+        round.models[0].pass_lanes[i] = 1;
+        round.models[0].pass_us[i] = seen->pass_us + (i ? 0 : seen->read_us);
+        round.models[0].draft_us += seen->pass_us;
     }
-    round.round_us = round.draft_us + round.step_us + seen->rest_us;
+    round.round_us = round.models[0].draft_us + round.step_us + seen->rest_us;
     planner_observe_round(p, &round);
-    planner_observe_lane(p, seq, seen->k, seen->n);
+    planner_observe_lane(p, seq, 0, seen->k, seen->n);
 }
 
 /* One text; the planner sees noisy times. p NULL: K is k_fixed. */
@@ -344,11 +344,11 @@ START_TEST(heuristic_is_that_of_transformers)
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         int k = planner_own_k(&seq, 16);
         ck_assert_msg(k == wanted[i], "round %zu: K = %d, wanted %d", i, k, wanted[i]);
-        planner_observe_lane(&planner, &seq, k, accepted_of[i] < k ? accepted_of[i] : k);
+        planner_observe_lane(&planner, &seq, 0, k, accepted_of[i] < k ? accepted_of[i] : k);
     }
     ck_assert_int_eq(planner_own_k(&seq, 3), 3);
     for (int i = 0; i < 30; i++) {
-        planner_observe_lane(&planner, &seq, planner_own_k(&seq, 16), 0);
+        planner_observe_lane(&planner, &seq, 0, planner_own_k(&seq, 16), 0);
     }
     ck_assert_int_eq(planner_own_k(&seq, 16), 1);
 }
@@ -377,19 +377,20 @@ START_TEST(nonsense_does_no_harm)
                                       .n_lanes = (int)(70 * coin(&coins)),
                                       .is_timed = coin(&coins) < 0.8,
                                       .has_prompt = coin(&coins) < 0.2,
-                                      .n_passes = k,
-                                      .first_pass_tokens = (int)(300 * coin(&coins) * coin(&coins)),
-                                      .n_read = (int)(100 * coin(&coins)),
-                                      .read_us = times[(int)(5 * coin(&coins))],
-                                      .draft_us = times[(int)(5 * coin(&coins))],
+                                      .models[0].n_passes = k,
+                                      .models[0].first_pass_tokens =
+                                          (int)(300 * coin(&coins) * coin(&coins)),
+                                      .models[0].n_read = (int)(100 * coin(&coins)),
+                                      .models[0].read_us = times[(int)(5 * coin(&coins))],
+                                      .models[0].draft_us = times[(int)(5 * coin(&coins))],
                                       .step_us = times[(int)(5 * coin(&coins))],
                                       .round_us = times[(int)(5 * coin(&coins))]};
         for (int j = 0; j < k; j++) {
-            round.pass_lanes[j] = (int)(70 * coin(&coins));
-            round.pass_us[j] = times[(int)(5 * coin(&coins))];
+            round.models[0].pass_lanes[j] = (int)(70 * coin(&coins));
+            round.models[0].pass_us[j] = times[(int)(5 * coin(&coins))];
         }
         planner_observe_round(&planner, &round);
-        planner_observe_lane(&planner, &seq, k, (int)((k + 1) * coin(&coins)));
+        planner_observe_lane(&planner, &seq, 0, k, (int)((k + 1) * coin(&coins)));
         const struct ask ask = {(int)(18 * coin(&coins)) - 1,
                                 (int)(300 * coin(&coins) * coin(&coins)),
                                 (int)(100 * coin(&coins))};
@@ -413,7 +414,7 @@ START_TEST(prompts_are_predicted_as_they_are_seen)
     struct planner_sequence seq = {.strategy = STRATEGY_PLANNED};
     for (int rows = 1; rows <= 64; rows *= 2) {
         planner_calibrate_step(&p, rows, 30000 + 1000 * rows);
-        planner_calibrate_draft(&p, rows, 1000 + 100 * rows);
+        planner_calibrate_draft(&p, 0, rows, 1000 + 100 * rows);
     }
     planner_observe_round(
         &p, &(struct planner_round){

@@ -28,15 +28,15 @@ static void teach(struct planner *p, struct planner_sequence *seq, double share)
     double wanted = 0;
     for (int i = 0, n_kept = 0; i < 400; i++) {
         for (int j = 0; j < K; j++) {
-            p->counts.tested[j] += 1;
-            p->counts.accepted[j] += 0.8;
+            p->models[0].counts.tested[j] += 1;
+            p->models[0].counts.accepted[j] += 0.8;
         }
         wanted += share;
         bool is_kept = n_kept < (int)wanted;
         n_kept += is_kept ? 1 : 0;
         planner_observe_append(p, seq, EVIDENCE, 1, is_kept ? 1 : 0);
     }
-    planner_prior_of(&p->counts, PLANNER_FIRST_ALPHA, &p->prior);
+    planner_prior_of(&p->models[0].counts, PLANNER_FIRST_ALPHA, &p->models[0].prior);
 }
 
 static struct planner_append_lane lane_of(const struct planner_sequence *seq, int n_known)

@@ -84,7 +84,7 @@ static int play_lane(struct sim *sim, int i)
     int n = least(drafted, lane->tree.n_chain),
         n_branch = least(right, guess_tree_count(&lane->tree, GUESS_BRANCH));
     int added = n_branch > n ? n_branch - n : 0, n_committed = n + added + 1;
-    planner_observe_lane(&sim->planner, &text->seq, lane->tree.n_chain, n);
+    planner_observe_lane(&sim->planner, &text->seq, 0, lane->tree.n_chain, n);
     if (guess_tree_count(&lane->tree, GUESS_BRANCH) == 0) {
         planner_observe_untaken(&sim->planner, &text->seq, &sim->found, least(N_FOUND, n_committed),
                                 least(right, n_committed));
@@ -110,10 +110,10 @@ static void run_round(struct sim *sim)
             *text = (struct text){.seq.strategy = STRATEGY_PLANNED, .n_left = TEXT_TOKENS};
         }
         sim->lanes[i] = (struct planner_lane){.seq = &text->seq,
-                                              .k_max = DRAFT_MAX,
+                                              .models[0].k_max = DRAFT_MAX,
                                               .offers = &sim->found,
                                               .n_offers = 1,
-                                              .n_missed = 1,
+                                              .models[0].n_missed = 1,
                                               .n_left = text->n_left,
                                               .siblings_max = 1};
     }
@@ -122,22 +122,22 @@ static void run_round(struct sim *sim)
         const struct planner_lane *lane = &sim->lanes[i];
         round.n_rows += lane->tree.n_chain + guess_tree_count(&lane->tree, GUESS_BRANCH);
         for (int j = 0; j < lane->tree.n_chain; j++) {
-            round.pass_lanes[j] += !lane->offer;
+            round.models[0].pass_lanes[j] += !lane->offer;
             round.n_rows += guess_tree_siblings(&lane->tree, j);
         }
-        if (!lane->offer && lane->tree.n_chain > round.n_passes)
-            round.n_passes = lane->tree.n_chain;
+        if (!lane->offer && lane->tree.n_chain > round.models[0].n_passes)
+            round.models[0].n_passes = lane->tree.n_chain;
     }
-    round.first_pass_tokens = round.pass_lanes[0];
+    round.models[0].first_pass_tokens = round.models[0].pass_lanes[0];
     ck_assert_int_le(round.n_rows, load.n_rows_max);
     double step_us = STEP_US * (1 + w->row * (round.n_rows - w->n_lanes));
-    double draft_us = STEP_US * w->pass * round.n_passes;
-    for (int j = 0; j < round.n_passes; j++) {
-        round.pass_us[j] = measured_us(&coins, STEP_US * w->pass, noise);
-        round.draft_us += round.pass_us[j];
+    double draft_us = STEP_US * w->pass * round.models[0].n_passes;
+    for (int j = 0; j < round.models[0].n_passes; j++) {
+        round.models[0].pass_us[j] = measured_us(&coins, STEP_US * w->pass, noise);
+        round.models[0].draft_us += round.models[0].pass_us[j];
     }
     round.step_us = measured_us(&coins, step_us, noise);
-    round.round_us = round.draft_us + round.step_us + 200;
+    round.round_us = round.models[0].draft_us + round.step_us + 200;
     sim->us += draft_us + step_us + 200;
     for (int i = 0; i < w->n_lanes; i++) {
         int n = play_lane(sim, i);
@@ -156,12 +156,12 @@ static double speed_of(const struct world *world, bool may_branch, double *n_bra
     coins.n = 0;
     for (int i = 0; i < 60; i++) {
         struct planner_sequence seq = {0};
-        planner_observe_siblings(&sim.planner, &seq, NULL, SIBLINGS_MAX, SIBLINGS_MAX);
+        planner_observe_siblings(&sim.planner, &seq, 0, NULL, SIBLINGS_MAX, SIBLINGS_MAX);
     }
     for (int rows = 1; rows <= 256; rows *= 2) {
         double us = STEP_US * (1 + world->row * fmax(rows - world->n_lanes, 0));
         planner_calibrate_step(&sim.planner, rows, us);
-        planner_calibrate_draft(&sim.planner, rows, STEP_US * world->pass);
+        planner_calibrate_draft(&sim.planner, 0, rows, STEP_US * world->pass);
     }
     for (int i = 0; i < N_ROUNDS; i++) {
         run_round(&sim);
@@ -196,10 +196,10 @@ START_TEST(drawn_guesses_make_no_branch)
         offer.evidence = 0;
         for (int rows = 1; rows <= 64; rows *= 2) {
             planner_calibrate_step(&planner, rows, STEP_US);
-            planner_calibrate_draft(&planner, rows, STEP_US * 0.01);
+            planner_calibrate_draft(&planner, 0, rows, STEP_US * 0.01);
         }
         struct planner_lane lane = {.seq = &seq,
-                                    .k_max = DRAFT_MAX,
+                                    .models[0].k_max = DRAFT_MAX,
                                     .n_left = TEXT_TOKENS,
                                     .siblings_max = 1,
                                     .offers = &offer,

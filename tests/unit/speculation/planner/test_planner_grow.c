@@ -38,22 +38,22 @@ static void know(struct planner *p, struct planner_sequence *seq, int pair)
     *seq = (struct planner_sequence){.strategy = STRATEGY_PLANNED};
     for (int i = 0; i < DRAFT_MAX; i++) {
         double alpha = pairs[pair].first * pow(0.95, i);
-        p->counts.tested[i] = seq->counts.tested[i] = MANY;
-        p->counts.accepted[i] = seq->counts.accepted[i] = MANY * alpha;
+        p->models[0].counts.tested[i] = seq->counts[0].tested[i] = MANY;
+        p->models[0].counts.accepted[i] = seq->counts[0].accepted[i] = MANY * alpha;
     }
     for (int i = 0; i < SIBLINGS_MAX; i++) {
         p->siblings[0].tested[i] = MANY;
         p->siblings[0].accepted[i] = MANY * pairs[pair].next[i];
     }
-    planner_calibrate_draft(p, 1, 100);
-    planner_prior_of(&p->counts, PLANNER_FIRST_ALPHA, &p->prior);
+    planner_calibrate_draft(p, 0, 1, 100);
+    planner_prior_of(&p->models[0].counts, PLANNER_FIRST_ALPHA, &p->models[0].prior);
 }
 
 /* As know(), for the dynamic programme, from the planner's own numbers. */
 static void know_ranks(struct planner *p, const struct planner_sequence *seq,
                        struct tree_ranks *ranks)
 {
-    struct planner_chain chain = planner_chain_begin(&seq->counts, &p->prior);
+    struct planner_chain chain = planner_chain_begin(&seq->counts[0], &p->models[0].prior);
     *ranks = (struct tree_ranks){0};
     for (int d = 0; d < TREE_DEPTH_MAX; d++) {
         for (int r = 0; r < TREE_RANKS_MAX; r++) {
@@ -95,11 +95,11 @@ START_TEST(the_likeliest_guesses_are_the_best_tree)
     know_ranks(&p, &seq, &ranks);
     for (int depth = 1; depth <= 8; depth++) {
         const struct planner_lane lane = {.seq = &seq,
-                                          .k_max = depth,
+                                          .models[0].k_max = depth,
                                           .n_left = 100,
                                           .siblings_max = SIBLINGS_MAX,
                                           .nodes_max = PLANNER_NODES_MAX,
-                                          .grows = true};
+                                          .models[0].grows = true};
         planner_order_begin_growing(&p, &lane, 1, &growing, &order);
         double sum = 0, before = 1;
         const struct planner_pair *pair;
@@ -132,10 +132,10 @@ static void check_learned(const struct growth *growth, const uint8_t *siblings, 
     growth_plan(2, siblings, growth, &plan);
     for (int i = 0; i < 4000; i++) {
         bool is_kept = (int)((i + 1) * stays) > (int)(i * stays);
-        planner_observe_following(&p, &seq, &plan, place, is_kept);
+        planner_observe_following(&p, &seq, 0, &plan, place, is_kept);
     }
     double shift = stays / (1 - stays) / (expected / (1 - expected));
-    ck_assert_double_eq_tol((double)planner_trust_shift(&p.grown), shift, 0.03 * shift);
+    ck_assert_double_eq_tol((double)planner_trust_shift(&p.models[0].grown), shift, 0.03 * shift);
 }
 
 /* Pair 0: siblings stay with 0.4 and 0.25, the chain's guesses with 0.8, 0.8 * 0.95, ... */
@@ -158,8 +158,8 @@ START_TEST(trees_that_follow_q_are_compared_with_the_plan)
     know(&p, &seq, 0);
     struct guess_tree plan;
     growth_plan(2, siblings, &one, &plan);
-    planner_observe_following(&p, &seq, &plan, 2, true); /* nothing is planned there */
-    ck_assert(p.grown.tested == 0);
+    planner_observe_following(&p, &seq, 0, &plan, 2, true); /* nothing is planned there */
+    ck_assert(p.models[0].grown.tested == 0);
 }
 END_TEST
 
@@ -174,7 +174,7 @@ static void check_lane(const struct planner_lane *lane)
     struct error err;
     const struct draft_view view = view_draft(&tree);
     const struct growth *growth = &view.grown;
-    ck_assert(growth->n == 0 || (lane->grows && !lane->offer));
+    ck_assert(growth->n == 0 || (lane->models[0].grows && !lane->offer));
     ck_assert(growth->n == 0 || guess_tree_count(&tree, GUESS_BRANCH) == 0);
     for (int i = 0; i < growth->n; i++) {
         int parent = growth->parents[i], place = growth_place(growth, i);
@@ -183,7 +183,8 @@ static void check_lane(const struct planner_lane *lane)
             ck_assert_int_lt(growth_guess(parent), view.n);
             ck_assert_int_lt(growth_sibling(parent), view.n_siblings[growth_guess(parent)]);
         }
-        ck_assert(place < lane->k_max && (i == 0 || place >= growth_place(growth, i - 1)));
+        ck_assert(place < lane->models[0].k_max &&
+                  (i == 0 || place >= growth_place(growth, i - 1)));
         ck_assert_int_le(i - growth_first(growth, i), lane->siblings_max);
         for (int j = 0; j < growth_first(growth, i); j++) {
             ck_assert_int_ne(growth->parents[j], parent);
@@ -257,7 +258,7 @@ static int play_growth(struct sim *sim, struct planner_sequence *seq,
             n++;
         }
         int kept = kept_of(sim->world, n);
-        planner_observe_grown(&sim->planner, seq, place, n, kept);
+        planner_observe_grown(&sim->planner, seq, 0, place, n, kept);
         if (kept == n) return n_kept;
         for (node = child; kept > 0; kept--) {
             node = guess_tree_sibling(tree, node);
@@ -291,8 +292,8 @@ static int play_lane(struct sim *sim, int i)
     }
     if (kept < n_siblings)
         n_more = 1 + play_growth(sim, seq, lane, sibling_of(&lane->tree, n, kept));
-    planner_observe_lane(&sim->planner, seq, lane->tree.n_chain, n);
-    planner_observe_siblings(&sim->planner, seq, NULL, n_siblings, kept);
+    planner_observe_lane(&sim->planner, seq, 0, lane->tree.n_chain, n);
+    planner_observe_siblings(&sim->planner, seq, 0, NULL, n_siblings, kept);
     return n + 1 + n_more;
 }
 
@@ -336,13 +337,14 @@ static void count_rows(struct sim *sim, struct planner_round *round)
             n_passes = n_passes > last ? n_passes : last;
         }
         for (int j = 0; j < n_passes; j++) {
-            round->pass_lanes[j]++;
-            round->pass_expected[j] += j > 0 ? rows_more(lane, j) : 0;
+            round->models[0].pass_lanes[j]++;
+            round->models[0].pass_expected[j] += j > 0 ? rows_more(lane, j) : 0;
             round->n_rows += j < lane->tree.n_chain ? guess_tree_siblings(&lane->tree, j) : 0;
         }
-        round->n_passes = n_passes > round->n_passes ? n_passes : round->n_passes;
+        round->models[0].n_passes =
+            n_passes > round->models[0].n_passes ? n_passes : round->models[0].n_passes;
     }
-    round->first_pass_tokens = round->pass_lanes[0];
+    round->models[0].first_pass_tokens = round->models[0].pass_lanes[0];
 }
 
 static void run_round(struct sim *sim)
@@ -356,25 +358,25 @@ static void run_round(struct sim *sim)
             sim->left[i] = TEXT_TOKENS;
         }
         sim->lanes[i] = (struct planner_lane){.seq = &sim->seqs[i],
-                                              .k_max = DRAFT_MAX,
-                                              .n_missed = 1,
+                                              .models[0].k_max = DRAFT_MAX,
+                                              .models[0].n_missed = 1,
                                               .n_left = sim->left[i],
                                               .siblings_max = SIBLINGS_MAX,
                                               .nodes_max = PLANNER_NODES_MAX,
-                                              .grows = sim->grows};
+                                              .models[0].grows = sim->grows};
     }
     planner_share(&sim->planner, sim->lanes, w->n_lanes, &load);
     count_rows(sim, &round);
     double step_us = STEP_US * (1 + w->row * (round.n_rows - w->n_lanes)), draft_us = 0;
-    for (int j = 0; j < round.n_passes; j++) {
-        int rows = round.pass_lanes[j] + round.pass_expected[j];
+    for (int j = 0; j < round.models[0].n_passes; j++) {
+        int rows = round.models[0].pass_lanes[j] + round.models[0].pass_expected[j];
         double us = STEP_US * (w->pass + w->read * rows);
-        round.pass_us[j] = measured_us(&coins, us, noise);
-        round.draft_us += round.pass_us[j];
+        round.models[0].pass_us[j] = measured_us(&coins, us, noise);
+        round.models[0].draft_us += round.models[0].pass_us[j];
         draft_us += us;
     }
     round.step_us = measured_us(&coins, step_us, noise);
-    round.round_us = round.draft_us + round.step_us + 200;
+    round.round_us = round.models[0].draft_us + round.step_us + 200;
     sim->us += draft_us + step_us + 200;
     for (int i = 0; i < w->n_lanes; i++) {
         int n = play_lane(sim, i);
@@ -392,7 +394,8 @@ static double speed_of(const struct world *world, bool grows, double *n_grown)
     for (int rows = 1; rows <= 512; rows *= 2) {
         double us = STEP_US * (1 + world->row * fmax(rows - world->n_lanes, 0));
         planner_calibrate_step(&sim.planner, rows, us);
-        planner_calibrate_draft(&sim.planner, rows, STEP_US * (world->pass + world->read * rows));
+        planner_calibrate_draft(&sim.planner, 0, rows,
+                                STEP_US * (world->pass + world->read * rows));
     }
     for (int i = 0; i < N_ROUNDS; i++) {
         run_round(&sim);
@@ -425,18 +428,18 @@ START_TEST(plan_without_guesses_after_siblings_is_that_of_growth_off)
     const struct planner_load load = {.n_rows_max = 512};
     for (int way = 0; way < 2; way++) {
         know(&planners[way], &seq, _i);
-        planners[way].grown = (struct planner_trust){1000, 0, 500};
+        planners[way].models[0].grown = (struct planner_trust){1000, 0, 500};
         for (int rows = 1; rows <= 512; rows *= 2) {
             planner_calibrate_step(&planners[way], rows, STEP_US * (1 + 0.002 * rows));
-            planner_calibrate_draft(&planners[way], rows, STEP_US * 0.02 * (1 + rows));
+            planner_calibrate_draft(&planners[way], 0, rows, STEP_US * 0.02 * (1 + rows));
         }
         lanes[way] = (struct planner_lane){.seq = &seq,
-                                           .k_max = DRAFT_MAX,
-                                           .n_missed = 1,
+                                           .models[0].k_max = DRAFT_MAX,
+                                           .models[0].n_missed = 1,
                                            .n_left = TEXT_TOKENS,
                                            .siblings_max = SIBLINGS_MAX,
                                            .nodes_max = PLANNER_NODES_MAX,
-                                           .grows = way == 1};
+                                           .models[0].grows = way == 1};
         planner_share(&planners[way], &lanes[way], 1, &load);
     }
     ck_assert(lanes[0].tree.n_chain > 0 && lanes[0].tree.n_chain == lanes[1].tree.n_chain &&
@@ -457,19 +460,19 @@ static int wait_after(double step_us, bool pays, struct planner_lane *lane)
     static struct planner_sequence seq;
     const struct planner_load load = {.n_rows_max = 512};
     know(&p, &seq, 0);
-    p.grown = (struct planner_trust){1000, pays ? 990 : 0, 500};
-    p.draft = (struct planner_curve){0}; /* what is known stays as it is */
+    p.models[0].grown = (struct planner_trust){1000, pays ? 990 : 0, 500};
+    p.models[0].draft = (struct planner_curve){0}; /* what is known stays as it is */
     for (int rows = 1; rows <= 512; rows *= 2) {
         planner_calibrate_step(&p, rows, step_us * (1 + 0.0001 * rows));
-        planner_calibrate_draft(&p, rows, step_us * 0.02 * (1 + 0.001 * rows));
+        planner_calibrate_draft(&p, 0, rows, step_us * 0.02 * (1 + 0.001 * rows));
     }
     *lane = (struct planner_lane){.seq = &seq,
-                                  .k_max = DRAFT_MAX,
-                                  .n_missed = 1,
+                                  .models[0].k_max = DRAFT_MAX,
+                                  .models[0].n_missed = 1,
                                   .n_left = TEXT_TOKENS,
                                   .siblings_max = SIBLINGS_MAX,
                                   .nodes_max = PLANNER_NODES_MAX,
-                                  .grows = true};
+                                  .models[0].grows = true};
     planner_share(&p, lane, 1, &load);
     return p.grow_wait;
 }
@@ -499,16 +502,16 @@ START_TEST(found_guesses_do_not_grow)
     const struct planner_offer found = {
         .finder = 2, .evidence = 9, .k_max = 6, .siblings = {3, 3, 3, 3, 3, 3}};
     know(&p, &seq, 1);
-    p.siblings[planner_drafter_of(&found)] = p.siblings[0];
+    p.siblings[planner_drafter_of(&found, 0)] = p.siblings[0];
     for (int rows = 1; rows <= 512; rows *= 2) {
         planner_calibrate_step(&p, rows, STEP_US * (1 + 0.0001 * rows));
     }
     struct planner_lane lane = {.seq = &seq,
-                                .n_missed = 1,
+                                .models[0].n_missed = 1,
                                 .n_left = TEXT_TOKENS,
                                 .siblings_max = SIBLINGS_MAX,
                                 .nodes_max = PLANNER_NODES_MAX,
-                                .grows = true,
+                                .models[0].grows = true,
                                 .offers = &found,
                                 .n_offers = 1};
     planner_share(&p, &lane, 1, &load);

@@ -132,8 +132,10 @@ static int room(const struct text *text)
 static bool read_prompt(struct sim *sim, struct text *text)
 {
     if (text->n_missed <= PLANNER_LEARN_MISSED) return true;
-    if (!planner_wants_reading(sim->planner, &text->seq, text->n_missed, text->n_left,
-                               sim->n_lanes)) {
+    if (!planner_wants_reading(sim->planner, &text->seq,
+                               &(struct planner_missed){.n_missed = {text->n_missed},
+                                                        .n_left = text->n_left,
+                                                        .n_lanes = sim->n_lanes})) {
         return false;
     }
     sim->n_read += text->n_missed - 1;
@@ -151,8 +153,8 @@ static void plan(struct sim *sim, const struct planner_load *load)
         if (text->is_prompt) continue;
         bool may = read_prompt(sim, text);
         lanes[n++] = (struct planner_lane){.seq = &text->seq,
-                                           .k_max = may ? room(text) : 0,
-                                           .n_missed = text->n_missed,
+                                           .models[0].k_max = may ? room(text) : 0,
+                                           .models[0].n_missed = text->n_missed,
                                            .n_left = text->n_left};
     }
     planner_share(sim->planner, lanes, n, load);
@@ -183,16 +185,17 @@ static double draft(const struct sim *sim, struct planner_round *round)
         const struct text *text = &sim->texts[i];
         if (text->k == 0) continue;
         for (int j = 0; j < text->k; j++) {
-            round->pass_lanes[j]++;
+            round->models[0].pass_lanes[j]++;
         }
-        round->first_pass_tokens += text->n_missed;
-        round->n_passes = text->k > round->n_passes ? text->k : round->n_passes;
+        round->models[0].first_pass_tokens += text->n_missed;
+        round->models[0].n_passes =
+            text->k > round->models[0].n_passes ? text->k : round->models[0].n_passes;
         if (text->n_missed > 2) read_us += STEP_US * sim->machine->read * (text->n_missed - 2);
     }
-    for (int j = 0; j < round->n_passes; j++) {
-        double us = pass_us(sim->machine, round->pass_lanes[j]) + (j ? 0 : read_us);
-        round->pass_us[j] = measured_us_or_outlier(&coins, us, noise, outliers);
-        round->draft_us += round->pass_us[j];
+    for (int j = 0; j < round->models[0].n_passes; j++) {
+        double us = pass_us(sim->machine, round->models[0].pass_lanes[j]) + (j ? 0 : read_us);
+        round->models[0].pass_us[j] = measured_us_or_outlier(&coins, us, noise, outliers);
+        round->models[0].draft_us += round->models[0].pass_us[j];
         all_us += us;
     }
     return all_us;
@@ -212,7 +215,7 @@ static void commit(struct sim *sim, struct text *text)
     }
     sim->tokens++;
     sim->guesses += text->k;
-    if (sim->planner) planner_observe_lane(sim->planner, &text->seq, text->k, n);
+    if (sim->planner) planner_observe_lane(sim->planner, &text->seq, 0, text->k, n);
     text->n_missed = text->k == 0 ? text->n_missed + 1 : n < text->k ? 1 : 2;
     text->is_prompt = false;
     text->n_left -= n + 1;
@@ -236,9 +239,9 @@ static void run_round(struct sim *sim)
     double rest = STEP_US * (sim->machine->rest + sim->machine->merge * wanted);
     round.step_us = measured_us_or_outlier(&coins, step, noise, outliers);
     double read_us = STEP_US * sim->machine->read * sim->n_read;
-    round.n_read = sim->n_read;
-    round.read_us = measured_us_or_outlier(&coins, read_us, noise, outliers);
-    round.round_us = round.draft_us + round.read_us + round.step_us +
+    round.models[0].n_read = sim->n_read;
+    round.models[0].read_us = measured_us_or_outlier(&coins, read_us, noise, outliers);
+    round.round_us = round.models[0].draft_us + round.models[0].read_us + round.step_us +
                      measured_us_or_outlier(&coins, rest, noise, outliers);
     if (sim->planner) planner_observe_round(sim->planner, &round);
     for (int i = 0; i < sim->n_lanes; i++) {
@@ -328,7 +331,7 @@ static void calibrate(struct planner *p, const struct machine *machine)
 {
     for (int rows = 1; rows <= 512; rows = rows < 8 ? rows + 1 : rows * 5 / 4) {
         planner_calibrate_step(p, rows, step_us(machine, rows));
-        if (rows <= LANES_MOST) planner_calibrate_draft(p, rows, pass_us(machine, rows));
+        if (rows <= LANES_MOST) planner_calibrate_draft(p, 0, rows, pass_us(machine, rows));
     }
 }
 
@@ -362,7 +365,7 @@ static void calibrate_as_served(struct planner *p, const struct machine *machine
     *p = (struct planner){0};
     for (int rows = 1; rows <= LANES_MOST; rows *= 2) {
         planner_calibrate_step(p, rows, step_us(machine, rows));
-        planner_calibrate_draft(p, rows, pass_us(machine, rows));
+        planner_calibrate_draft(p, 0, rows, pass_us(machine, rows));
     }
 }
 
@@ -464,10 +467,11 @@ static int guesses_beside(const struct machine *machine, int n_waiting)
     calibrate_as_served(&planner, machine);
     for (int i = 0; i < 100; i++) {
         seqs[i % N_LANES].strategy = STRATEGY_PLANNED;
-        planner_observe_lane(&planner, &seqs[i % N_LANES], 4, i % 5 == 0 ? 0 : 4);
+        planner_observe_lane(&planner, &seqs[i % N_LANES], 0, 4, i % 5 == 0 ? 0 : 4);
     }
     for (int i = 0; i < N_LANES; i++) {
-        lanes[i] = (struct planner_lane){.seq = &seqs[i], .k_max = 8, .n_missed = 1, .n_left = 99};
+        lanes[i] = (struct planner_lane){
+            .seq = &seqs[i], .models[0].k_max = 8, .models[0].n_missed = 1, .n_left = 99};
     }
     planner_share(&planner, lanes, N_LANES, &load);
     for (int i = 0; i < N_LANES; i++) {
@@ -551,20 +555,21 @@ START_TEST(limits_are_kept)
         load.n_prompt = (int)(load.n_rows * coin(&coins));
         load.n_decoding = (int)(5 * coin(&coins));
         load.n_rows_max = load.n_rows + n + (int)(500 * coin(&coins) * coin(&coins));
-        load.n_guessing[0] = (int)(4 * coin(&coins));
+        load.n_guessing[0][0] = (int)(4 * coin(&coins));
         for (int i = 0; i < n; i++) {
             seqs[i].strategy = STRATEGY_PLANNED;
-            planner_observe_lane(&planner, &seqs[i], (int)(6 * coin(&coins)),
+            planner_observe_lane(&planner, &seqs[i], 0, (int)(6 * coin(&coins)),
                                  (int)(6 * coin(&coins)));
             lanes[i] = (struct planner_lane){.seq = &seqs[i],
-                                             .k_max = (int)(19 * coin(&coins)) - 2,
-                                             .n_missed = (int)(300 * coin(&coins) * coin(&coins)),
+                                             .models[0].k_max = (int)(19 * coin(&coins)) - 2,
+                                             .models[0].n_missed =
+                                                 (int)(300 * coin(&coins) * coin(&coins)),
                                              .n_left = (int)(99 * coin(&coins)),
                                              .tree = {.n = 17, .n_chain = 17}};
         }
         planner_share(&planner, lanes, n, &load);
         for (int i = 0; i < n; i++) {
-            int most = lanes[i].k_max < 0 ? 0 : lanes[i].k_max;
+            int most = lanes[i].models[0].k_max < 0 ? 0 : lanes[i].models[0].k_max;
             ck_assert_msg(lanes[i].tree.n_chain >= 0 && lanes[i].tree.n_chain <= most &&
                               lanes[i].tree.n_chain <= DRAFT_MAX,
                           "lane %d of %d: K = %d of %d", i, n, lanes[i].tree.n_chain, most);
@@ -574,12 +579,12 @@ START_TEST(limits_are_kept)
         struct planner_round round = {.n_rows = load.n_rows + n + n_all,
                                       .n_lanes = n,
                                       .is_timed = true,
-                                      .n_passes = n_all > 0,
-                                      .pass_lanes = {n_all > n ? n : n_all},
-                                      .first_pass_tokens = n_all > n ? n : n_all,
-                                      .pass_us = {(int64_t)(3000 * coin(&coins))},
+                                      .models[0].n_passes = n_all > 0,
+                                      .models[0].pass_lanes = {n_all > n ? n : n_all},
+                                      .models[0].first_pass_tokens = n_all > n ? n : n_all,
+                                      .models[0].pass_us = {(int64_t)(3000 * coin(&coins))},
                                       .step_us = (int64_t)(1e5 * coin(&coins))};
-        round.round_us = round.step_us + round.pass_us[0];
+        round.round_us = round.step_us + round.models[0].pass_us[0];
         planner_observe_round(&planner, &round);
     }
 }

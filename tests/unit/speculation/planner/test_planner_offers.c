@@ -77,8 +77,8 @@ static void look(struct sim *sim, int i)
     bool is_there = u < sim->world->offered[0] + sim->world->offered[1];
     text->offer = (struct planner_offer){.evidence = is_weak ? WEAK : STRONG, .k_max = K_FOUND};
     sim->lanes[i] = (struct planner_lane){.seq = &text->seq,
-                                          .k_max = sim->world->pass > 0 ? DRAFT_MAX : 0,
-                                          .n_missed = 1,
+                                          .models[0].k_max = sim->world->pass > 0 ? DRAFT_MAX : 0,
+                                          .models[0].n_missed = 1,
                                           .n_left = text->n_left,
                                           .offers = &text->offer,
                                           .n_offers = is_there && sim->arm != DRAFTED ? 1 : 0};
@@ -123,20 +123,20 @@ static void run_round(struct sim *sim)
         round.n_rows += lane->tree.n_chain;
         sim->n_found += lane->offer ? lane->tree.n_chain : 0;
         for (int j = 0; j < lane->tree.n_chain && !lane->offer; j++) {
-            round.pass_lanes[j]++;
-            if (j >= round.n_passes) round.n_passes = j + 1;
+            round.models[0].pass_lanes[j]++;
+            if (j >= round.models[0].n_passes) round.models[0].n_passes = j + 1;
         }
     }
-    for (int j = 0; j < round.n_passes; j++) {
-        double us = STEP_US * w->pass * (1 + w->row * (round.pass_lanes[j] - 1));
-        round.pass_us[j] = measured_us(&coins, us, noise);
-        round.draft_us += round.pass_us[j];
+    for (int j = 0; j < round.models[0].n_passes; j++) {
+        double us = STEP_US * w->pass * (1 + w->row * (round.models[0].pass_lanes[j] - 1));
+        round.models[0].pass_us[j] = measured_us(&coins, us, noise);
+        round.models[0].draft_us += round.models[0].pass_us[j];
         draft_us += us;
     }
-    round.first_pass_tokens = round.pass_lanes[0];
+    round.models[0].first_pass_tokens = round.models[0].pass_lanes[0];
     step_us = STEP_US * (1 + w->row * (round.n_rows - 1));
     round.step_us = measured_us(&coins, step_us, noise);
-    round.round_us = round.draft_us + round.step_us + 300;
+    round.round_us = round.models[0].draft_us + round.step_us + 300;
     sim->us += draft_us + step_us + 300;
     planner_observe_round(&sim->planner, &round);
     for (int i = 0; i < w->n_lanes; i++) {
@@ -149,7 +149,7 @@ static void run_round(struct sim *sim)
         if (lane->offer) {
             planner_observe_offer(&sim->planner, &text->seq, lane->offer, lane->tree.n_chain, n);
         } else {
-            planner_observe_lane(&sim->planner, &text->seq, lane->tree.n_chain, n);
+            planner_observe_lane(&sim->planner, &text->seq, 0, lane->tree.n_chain, n);
         }
         sim->n_tokens += n + 1;
         text->n_left -= n + 1;
@@ -165,7 +165,7 @@ static double rate_of(const struct world *world, enum arm arm, int k, bool takes
     for (int rows = 1; rows <= 2 * world->n_lanes; rows++) {
         planner_calibrate_step(&sim.planner, rows, STEP_US * (1 + world->row * (rows - 1)));
     }
-    if (world->pass > 0) planner_calibrate_draft(&sim.planner, 1, STEP_US * world->pass);
+    if (world->pass > 0) planner_calibrate_draft(&sim.planner, 0, 1, STEP_US * world->pass);
     for (int i = 0; i < world->n_lanes; i++) {
         begin_text(&sim, &sim.texts[i]);
     }
@@ -240,13 +240,14 @@ START_TEST(nothing_is_chosen_that_was_not_offered)
             for (int o = 0; o < 2; o++) {
                 offers[i][o] = new_offer();
             }
-            lanes[i] = (struct planner_lane){.seq = &seqs[i],
-                                             .k_max = turn % 2 ? (int)(9 * coin(&coins)) : 0,
-                                             .n_missed = (int)(90 * coin(&coins)),
-                                             .n_left = 1 + (int)(99 * coin(&coins)),
-                                             .siblings_max = turn % (SIBLINGS_MAX + 1),
-                                             .offers = offers[i],
-                                             .n_offers = (int)(3 * coin(&coins))};
+            lanes[i] =
+                (struct planner_lane){.seq = &seqs[i],
+                                      .models[0].k_max = turn % 2 ? (int)(9 * coin(&coins)) : 0,
+                                      .models[0].n_missed = (int)(90 * coin(&coins)),
+                                      .n_left = 1 + (int)(99 * coin(&coins)),
+                                      .siblings_max = turn % (SIBLINGS_MAX + 1),
+                                      .offers = offers[i],
+                                      .n_offers = (int)(3 * coin(&coins))};
         }
         planner_share(&planner, lanes, n, &load);
         struct planner_round round = {
@@ -260,11 +261,12 @@ START_TEST(nothing_is_chosen_that_was_not_offered)
             }
             ck_assert(is_own);
             ck_assert_int_ge(lane->tree.n_chain, 0);
-            ck_assert_int_le(lane->tree.n_chain, lane->offer ? lane->offer->k_max : lane->k_max);
+            ck_assert_int_le(lane->tree.n_chain,
+                             lane->offer ? lane->offer->k_max : lane->models[0].k_max);
             if (lane->offer) {
                 n_siblings += check_siblings(lane);
                 planner_observe_siblings(
-                    &planner, &seqs[i], lane->offer, guess_tree_siblings(&lane->tree, 0),
+                    &planner, &seqs[i], 0, lane->offer, guess_tree_siblings(&lane->tree, 0),
                     (int)((guess_tree_siblings(&lane->tree, 0) + 1) * coin(&coins)));
                 planner_observe_offer(&planner, &seqs[i], lane->offer, lane->tree.n_chain,
                                       (int)((lane->tree.n_chain + 1) * coin(&coins)));

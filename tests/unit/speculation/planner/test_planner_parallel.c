@@ -25,16 +25,16 @@ static double step_us(int rows)
 static struct planner *planner_of(bool is_parallel, double alpha)
 {
     static struct planner p;
-    p = (struct planner){.is_parallel = is_parallel};
+    p = (struct planner){.models[0].is_parallel = is_parallel};
     for (int rows = 1; rows <= ROWS; rows++) {
-        planner_curve_set(&p.draft, rows, pass_us(rows), MANY);
+        planner_curve_set(&p.models[0].draft, rows, pass_us(rows), MANY);
         planner_curve_set(&p.step, rows, step_us(rows), MANY);
         planner_curve_set(&p.rest, rows, REST_US, MANY);
     }
     p.is_calibrated = true;
     for (int i = 0; i < DRAFT_MAX; i++) {
-        p.counts.tested[i] = MANY;
-        p.counts.accepted[i] = MANY * alpha;
+        p.models[0].counts.tested[i] = MANY;
+        p.models[0].counts.accepted[i] = MANY * alpha;
     }
     return &p;
 }
@@ -43,8 +43,8 @@ static struct planner_sequence sequence_of(double alpha)
 {
     struct planner_sequence seq = {.strategy = STRATEGY_PLANNED};
     for (int i = 0; i < DRAFT_MAX; i++) {
-        seq.counts.tested[i] = MANY;
-        seq.counts.accepted[i] = MANY * alpha;
+        seq.counts[0].tested[i] = MANY;
+        seq.counts[0].accepted[i] = MANY * alpha;
     }
     return seq;
 }
@@ -81,8 +81,10 @@ static int planned_k(struct planner *p, double alpha, int n, int n_missed)
     struct planner_sequence seq = sequence_of(alpha);
     const struct planner_load load = {.n_rows_max = 512};
     for (int i = 0; i < n; i++) {
-        lanes[i] = (struct planner_lane){
-            .seq = &seq, .k_max = DRAFT_MAX, .n_missed = n_missed, .n_left = 1000};
+        lanes[i] = (struct planner_lane){.seq = &seq,
+                                         .models[0].k_max = DRAFT_MAX,
+                                         .models[0].n_missed = n_missed,
+                                         .n_left = 1000};
     }
     planner_share(p, lanes, n, &load);
     for (int i = 1; i < n; i++) {
@@ -125,13 +127,14 @@ START_TEST(guesses_that_stayed_cost_a_row_each)
     int k = planned_k(p, 0.9, 1, 9);
     ck_assert_int_gt(k, 0);
     ck_assert_double_eq_tol(planner_round_us(p, 0), round_us(true, 1, k, 9), 100);
-    ck_assert_double_eq(planner_catch_up_us(p, 1 + DRAFT_MAX), 0);
-    ck_assert(planner_catch_up_us(p, 2 + DRAFT_MAX) > 0);
+    ck_assert_double_eq(planner_catch_up_us(p, 0, 1 + DRAFT_MAX), 0);
+    ck_assert(planner_catch_up_us(p, 0, 2 + DRAFT_MAX) > 0);
     struct planner_sequence seq = sequence_of(0.9);
-    ck_assert(planner_wants_reading(p, &seq, 1 + DRAFT_MAX, 1, 1));
+    ck_assert(planner_wants_reading(
+        p, &seq, &(struct planner_missed){.n_missed = {1 + DRAFT_MAX}, .n_left = 1, .n_lanes = 1}));
     p = planner_of(false, 0.9);
     planner_refresh(p);
-    ck_assert(planner_catch_up_us(p, 3) > 0);
+    ck_assert(planner_catch_up_us(p, 0, 3) > 0);
 }
 END_TEST
 
@@ -139,26 +142,26 @@ END_TEST
 START_TEST(pass_is_timed_by_its_tokens_and_masks)
 {
     for (int is_parallel = 0; is_parallel < 2; is_parallel++) {
-        struct planner p = {.is_parallel = is_parallel};
+        struct planner p = {.models[0].is_parallel = is_parallel};
         const struct planner_round round = {.n_rows = 16,
                                             .n_lanes = 2,
                                             .is_timed = true,
-                                            .n_passes = 1,
-                                            .pass_lanes = {2},
-                                            .pass_expected = {14},
-                                            .first_pass_tokens = 9,
-                                            .pass_us = {3000},
-                                            .draft_us = 3000,
+                                            .models[0].n_passes = 1,
+                                            .models[0].pass_lanes = {2},
+                                            .models[0].pass_expected = {14},
+                                            .models[0].first_pass_tokens = 9,
+                                            .models[0].pass_us = {3000},
+                                            .models[0].draft_us = 3000,
                                             .step_us = 10000,
                                             .round_us = 14000};
         struct planner_tables tables;
         planner_observe_round(&p, &round);
         planner_tables_get(&p, &tables);
         /* An ordinary draft has missed more than it reads anyway. */
-        ck_assert_int_eq(tables.draft[0].n, is_parallel);
+        ck_assert_int_eq(tables.draft[0][0].n, is_parallel);
         if (!is_parallel) continue;
-        ck_assert_double_eq_tol(tables.draft[0].rows, 23, 1e-9);
-        ck_assert_double_eq_tol(tables.draft[0].us, 3000, 1e-6);
+        ck_assert_double_eq_tol(tables.draft[0][0].rows, 23, 1e-9);
+        ck_assert_double_eq_tol(tables.draft[0][0].us, 3000, 1e-6);
     }
 }
 END_TEST
@@ -168,30 +171,30 @@ END_TEST
 START_TEST(a_head_reads_again_what_stayed)
 {
     struct planner *p = planner_of(false, 0.9);
-    p->rereads = true;
+    p->models[0].rereads = true;
     int k = planned_k(p, 0.9, 1, 9);
     ck_assert_int_gt(k, 0);
     ck_assert_double_eq_tol(planner_round_us(p, 0), round_us(false, 1, k, 9), 100);
-    ck_assert_double_eq(planner_catch_up_us(p, 1 + DRAFT_MAX), 0);
-    ck_assert(planner_catch_up_us(p, 2 + DRAFT_MAX) > 0);
-    struct planner head = {.rereads = true};
+    ck_assert_double_eq(planner_catch_up_us(p, 0, 1 + DRAFT_MAX), 0);
+    ck_assert(planner_catch_up_us(p, 0, 2 + DRAFT_MAX) > 0);
+    struct planner head = {.models[0].rereads = true};
     struct planner_tables tables;
     const struct planner_round round = {.n_rows = 10,
                                         .n_lanes = 2,
                                         .is_timed = true,
-                                        .n_passes = 2,
-                                        .pass_lanes = {2, 2},
-                                        .first_pass_tokens = 9,
-                                        .pass_us = {3000, 2000},
-                                        .draft_us = 5000,
+                                        .models[0].n_passes = 2,
+                                        .models[0].pass_lanes = {2, 2},
+                                        .models[0].first_pass_tokens = 9,
+                                        .models[0].pass_us = {3000, 2000},
+                                        .models[0].draft_us = 5000,
                                         .step_us = 10000,
                                         .round_us = 16000};
     planner_observe_round(&head, &round);
     planner_tables_get(&head, &tables);
-    ck_assert_int_eq(tables.draft[0].n, 1);
-    ck_assert_double_eq_tol(tables.draft[0].rows, 2, 1e-9);
-    ck_assert_double_eq_tol(tables.draft[1].rows, 9, 1e-9);
-    ck_assert_double_eq_tol(tables.draft[1].us, 3000, 1e-6);
+    ck_assert_int_eq(tables.draft[0][0].n, 1);
+    ck_assert_double_eq_tol(tables.draft[0][0].rows, 2, 1e-9);
+    ck_assert_double_eq_tol(tables.draft[0][1].rows, 9, 1e-9);
+    ck_assert_double_eq_tol(tables.draft[0][1].us, 3000, 1e-6);
 }
 END_TEST
 
@@ -201,9 +204,10 @@ START_TEST(other_lanes_share_the_pass)
     for (int is_parallel = 0; is_parallel < 2; is_parallel++) {
         struct planner *p = planner_of(is_parallel, 0);
         struct planner_sequence seq = sequence_of(0);
-        struct planner_lane lane = {.seq = &seq, .k_max = DRAFT_MAX, .n_missed = 1, .n_left = 1000};
+        struct planner_lane lane = {
+            .seq = &seq, .models[0].k_max = DRAFT_MAX, .models[0].n_missed = 1, .n_left = 1000};
         const struct planner_load load = {
-            .n_rows = 10, .n_decoding = 2, .n_rows_max = 512, .n_guessing = {2, 2, 2, 2}};
+            .n_rows = 10, .n_decoding = 2, .n_rows_max = 512, .n_guessing[0] = {2, 2, 2, 2}};
         planner_share(p, &lane, 1, &load);
         ck_assert_int_eq(lane.tree.n, 0);
         double passes_us = is_parallel ? pass_us(8) : 4 * pass_us(2);
@@ -226,12 +230,12 @@ START_TEST(guesses_after_siblings_take_no_pass)
         planner_curve_set(&p->step, rows, STEP_US + rows, MANY);
     }
     struct planner_lane lane = {.seq = &seq,
-                                .k_max = DRAFT_MAX,
-                                .n_missed = 1,
+                                .models[0].k_max = DRAFT_MAX,
+                                .models[0].n_missed = 1,
                                 .n_left = 1000,
                                 .siblings_max = SIBLINGS_MAX,
                                 .nodes_max = TREE_PATHS_MAX - 1,
-                                .grows = true};
+                                .models[0].grows = true};
     planner_share(p, &lane, 1, &load);
     int n_grown = guess_tree_count(&lane.tree, GUESS_GROWN), n_places = 0;
     ck_assert_int_gt(n_grown, 4);
@@ -251,30 +255,32 @@ START_TEST(a_block_has_rows_for_each_lane)
 {
     enum { BLOCK = 10, MISSED = 3 };
     struct planner *p = planner_of(true, 0.9);
-    p->lane_rows = BLOCK;
+    p->models[0].lane_rows = BLOCK;
     for (int n = 1; n <= 2; n++) {
         int k = planned_k(p, 0.9, n, MISSED);
         ck_assert_int_gt(k, 1);
         double us = step_us(n * (k + 1)) + REST_US + pass_us(n * (BLOCK + MISSED + k - 1));
         ck_assert_double_eq_tol(planner_round_us(p, 0), us, 0.02 * us);
-        ck_assert_double_eq_tol(planner_guesses_us(p, n, 4), pass_us(n * (BLOCK + 4)), 1);
+        ck_assert_double_eq_tol(planner_guesses_us(&p->models[0], n, 4), pass_us(n * (BLOCK + 4)),
+                                1);
     }
     p = planner_of(true, 0);
-    p->lane_rows = BLOCK;
+    p->models[0].lane_rows = BLOCK;
     struct planner_sequence seq = sequence_of(0);
-    struct planner_lane lane = {.seq = &seq, .k_max = DRAFT_MAX, .n_missed = 1, .n_left = 1000};
+    struct planner_lane lane = {
+        .seq = &seq, .models[0].k_max = DRAFT_MAX, .models[0].n_missed = 1, .n_left = 1000};
     const struct planner_load load = {
-        .n_rows = 10, .n_decoding = 2, .n_rows_max = 512, .n_guessing = {2, 2, 2, 2}};
+        .n_rows = 10, .n_decoding = 2, .n_rows_max = 512, .n_guessing[0] = {2, 2, 2, 2}};
     planner_share(p, &lane, 1, &load);
     ck_assert_int_eq(lane.tree.n, 0);
     ck_assert_double_eq_tol(planner_round_us(p, 0),
                             step_us(11) + REST_US + pass_us(2 * (BLOCK + 4)), 1);
     struct planner_tables tables;
-    struct planner calibrated = {.is_parallel = true, .lane_rows = BLOCK};
-    planner_calibrate_draft(&calibrated, 3, 4000);
+    struct planner calibrated = {.models[0] = {.is_parallel = true, .lane_rows = BLOCK}};
+    planner_calibrate_draft(&calibrated, 0, 3, 4000);
     planner_tables_get(&calibrated, &tables);
-    ck_assert_int_eq(tables.draft[0].n > 0, 1);
-    ck_assert_double_eq_tol(tables.draft[0].rows, 3 * (BLOCK + 1), 1e-9);
+    ck_assert_int_eq(tables.draft[0][0].n > 0, 1);
+    ck_assert_double_eq_tol(tables.draft[0][0].rows, 3 * (BLOCK + 1), 1e-9);
 }
 END_TEST
 

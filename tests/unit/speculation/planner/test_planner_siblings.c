@@ -76,9 +76,9 @@ static int play_lane(struct sim *sim, int i)
     if (lane->offer) {
         planner_observe_offer(&sim->planner, &text->seq, lane->offer, lane->tree.n_chain, n);
     } else {
-        planner_observe_lane(&sim->planner, &text->seq, lane->tree.n_chain, n);
+        planner_observe_lane(&sim->planner, &text->seq, 0, lane->tree.n_chain, n);
     }
-    planner_observe_siblings(&sim->planner, &text->seq, lane->offer, n_siblings, kept);
+    planner_observe_siblings(&sim->planner, &text->seq, 0, lane->offer, n_siblings, kept);
     return n + 1 + (kept < n_siblings ? 1 : 0);
 }
 
@@ -102,14 +102,15 @@ static void count_rows(struct sim *sim, struct planner_round *round)
         round->n_rows += lane->tree.n_chain;
         ck_assert(lane->tree.n_chain == 0 || !lane->offer == (sim->world->pass > 0));
         for (int j = 0; j < lane->tree.n_chain; j++) {
-            round->pass_lanes[j] += !lane->offer;
+            round->models[0].pass_lanes[j] += !lane->offer;
             round->n_rows += guess_tree_siblings(&lane->tree, j);
             sim->n_siblings += guess_tree_siblings(&lane->tree, j);
         }
-        round->n_passes = lane->tree.n_chain > round->n_passes && !lane->offer ? lane->tree.n_chain
-                                                                               : round->n_passes;
+        round->models[0].n_passes = lane->tree.n_chain > round->models[0].n_passes && !lane->offer
+                                        ? lane->tree.n_chain
+                                        : round->models[0].n_passes;
     }
-    round->first_pass_tokens = round->pass_lanes[0];
+    round->models[0].first_pass_tokens = round->models[0].pass_lanes[0];
 }
 
 static void run_round(struct sim *sim)
@@ -123,10 +124,10 @@ static void run_round(struct sim *sim)
             *text = (struct text){.seq.strategy = STRATEGY_PLANNED, .n_left = TEXT_TOKENS};
         }
         sim->lanes[i] = (struct planner_lane){.seq = &text->seq,
-                                              .k_max = w->pass > 0 ? DRAFT_MAX : 0,
+                                              .models[0].k_max = w->pass > 0 ? DRAFT_MAX : 0,
                                               .offers = &found,
                                               .n_offers = w->pass > 0 ? 0 : 1,
-                                              .n_missed = 1,
+                                              .models[0].n_missed = 1,
                                               .n_left = text->n_left,
                                               .siblings_max = sim->siblings_max,
                                               .nodes_max = sim->nodes_max};
@@ -134,13 +135,13 @@ static void run_round(struct sim *sim)
     planner_share(&sim->planner, sim->lanes, w->n_lanes, &load);
     count_rows(sim, &round);
     double step_us = STEP_US * (1 + w->row * (round.n_rows - w->n_lanes)), draft_us = 0;
-    for (int j = 0; j < round.n_passes; j++) {
-        round.pass_us[j] = measured_us(&coins, STEP_US * w->pass, noise);
-        round.draft_us += round.pass_us[j];
+    for (int j = 0; j < round.models[0].n_passes; j++) {
+        round.models[0].pass_us[j] = measured_us(&coins, STEP_US * w->pass, noise);
+        round.models[0].draft_us += round.models[0].pass_us[j];
         draft_us += STEP_US * w->pass;
     }
     round.step_us = measured_us(&coins, step_us, noise);
-    round.round_us = round.draft_us + round.step_us + 200;
+    round.round_us = round.models[0].draft_us + round.step_us + 200;
     sim->us += draft_us + step_us + 200;
     for (int i = 0; i < w->n_lanes; i++) {
         int n = play_lane(sim, i);
@@ -158,7 +159,7 @@ static double speed_of(const struct world *world, int siblings_max, int nodes_ma
     for (int rows = 1; rows <= 512; rows *= 2) {
         double us = STEP_US * (1 + world->row * fmax(rows - world->n_lanes, 0));
         planner_calibrate_step(&sim.planner, rows, us);
-        if (world->pass > 0) planner_calibrate_draft(&sim.planner, rows, STEP_US * world->pass);
+        if (world->pass > 0) planner_calibrate_draft(&sim.planner, 0, rows, STEP_US * world->pass);
     }
     for (int i = 0; i < N_ROUNDS; i++) {
         run_round(&sim);
@@ -189,19 +190,19 @@ START_TEST(drafters_are_learned_apart)
     struct planner_offer other = found;
     other.finder = 1;
     for (int i = 0; i < 200; i++) {
-        planner_observe_siblings(&planner, &seq, &found, 1, 0);
-        planner_observe_siblings(&planner, &seq, NULL, SIBLINGS_MAX, SIBLINGS_MAX);
-        planner_observe_siblings(&planner, &seq, &other, SIBLINGS_MAX, SIBLINGS_MAX);
+        planner_observe_siblings(&planner, &seq, 0, &found, 1, 0);
+        planner_observe_siblings(&planner, &seq, 0, NULL, SIBLINGS_MAX, SIBLINGS_MAX);
+        planner_observe_siblings(&planner, &seq, 0, &other, SIBLINGS_MAX, SIBLINGS_MAX);
     }
     for (int rows = 1; rows <= 64; rows *= 2) {
         planner_calibrate_step(&planner, rows, STEP_US * (1 + 0.01 * rows));
-        planner_calibrate_draft(&planner, rows, STEP_US * 0.01);
+        planner_calibrate_draft(&planner, 0, rows, STEP_US * 0.01);
     }
     const struct planner_offer *offers[] = {&found, &other, NULL};
     for (int i = 0; i < 3; i++) {
         struct planner_lane lane = {.seq = &seq,
-                                    .k_max = offers[i] ? 0 : DRAFT_MAX,
-                                    .n_missed = 1,
+                                    .models[0].k_max = offers[i] ? 0 : DRAFT_MAX,
+                                    .models[0].n_missed = 1,
                                     .n_left = TEXT_TOKENS,
                                     .siblings_max = SIBLINGS_MAX,
                                     .offers = offers[i],
@@ -226,7 +227,7 @@ START_TEST(a_finder_is_chosen_for_its_siblings_too)
         for (int i = 0; i < 300; i++) { /* guesses stay in 63 and 60 of 100 cases */
             planner_observe_offer(&planner, &seq, &offers[0], 1, i * 37 % 100 < 63 ? 1 : 0);
             planner_observe_offer(&planner, &seq, &offers[1], 1, i * 37 % 100 < 60 ? 1 : 0);
-            planner_observe_siblings(&planner, &seq, &offers[1], 1, i % 2);
+            planner_observe_siblings(&planner, &seq, 0, &offers[1], 1, i % 2);
         }
         for (int rows = 1; rows <= 64; rows *= 2) {
             double row = is_dear ? 0.2 : 0.001;

@@ -41,9 +41,9 @@ static struct planner *planner_of(pass_fn *pass_us)
     static struct planner p;
     p = (struct planner){0};
     for (int rows = 1; rows <= ROWS; rows++) {
-        planner_curve_set(&p.draft, rows, pass_us(rows), 100);
+        planner_curve_set(&p.models[0].draft, rows, pass_us(rows), 100);
     }
-    planner_curve_fit(&p.draft);
+    planner_curve_fit(&p.models[0].draft);
     return &p;
 }
 
@@ -84,7 +84,7 @@ START_TEST(a_lane_reads_ahead_what_makes_its_passes_shortest)
             struct planner_stage_lane lane = {
                 .seq = &seq, .n_wanted = k, .n_known = DRAFT_MAX - 1, .evidence = EVIDENCE};
             int best = 0;
-            planner_stage(p, &lane, 1);
+            planner_stage(p, 0, &lane, 1);
             ck_assert_int_lt(lane.n_fed, k);
             for (int n = 1; n < k; n++) {
                 if (time_of(pass_us, k, n, chances) < time_of(pass_us, k, best, chances)) best = n;
@@ -111,22 +111,22 @@ START_TEST(nothing_is_read_ahead_where_that_saves_nothing)
     teach(p, &seq, 0.99, 400);
     struct planner_stage_lane lane = {
         .seq = &seq, .n_wanted = 8, .n_known = 7, .evidence = EVIDENCE};
-    planner_stage(p, &lane, 1);
+    planner_stage(p, 0, &lane, 1);
     ck_assert_int_eq(lane.n_fed, 0);
     p = planner_of(flat);
     teach(p, &seq, 0.99, 400);
     lane.n_known = 0;
-    planner_stage(p, &lane, 1);
+    planner_stage(p, 0, &lane, 1);
     ck_assert_int_eq(lane.n_fed, 0);
     lane.n_known = 3;
-    planner_stage(p, &lane, 1);
+    planner_stage(p, 0, &lane, 1);
     ck_assert_int_eq(lane.n_fed, 3);
     lane.n_wanted = 1;
-    planner_stage(p, &lane, 1);
+    planner_stage(p, 0, &lane, 1);
     ck_assert_int_eq(lane.n_fed, 0);
     static struct planner unknown;
     lane.n_wanted = 8;
-    planner_stage(&unknown, &lane, 1);
+    planner_stage(&unknown, 0, &lane, 1);
     ck_assert_int_eq(lane.n_fed, 0);
 }
 END_TEST
@@ -140,12 +140,12 @@ START_TEST(rows_grow_by_half_beyond_what_was_measured)
     p = (struct planner){0};
     for (int i = 0; i < 6; i++) {
         int rows = 1 + n_before;
-        planner_curve_set(&p.draft, rows, flat(rows), 10);
-        planner_curve_fit(&p.draft);
+        planner_curve_set(&p.models[0].draft, rows, flat(rows), 10);
+        planner_curve_fit(&p.models[0].draft);
         teach(&p, &seq, 0.99, 100);
         struct planner_stage_lane lane = {
             .seq = &seq, .n_wanted = DRAFT_MAX, .n_known = DRAFT_MAX - 1, .evidence = EVIDENCE};
-        planner_stage(&p, &lane, 1);
+        planner_stage(&p, 0, &lane, 1);
         ck_assert_int_le(1 + lane.n_fed, planner_near(rows));
         ck_assert_int_ge(lane.n_fed, n_before);
         n_before = lane.n_fed;
@@ -165,21 +165,21 @@ START_TEST(staging_counts_as_unused_where_nothing_is_read_ahead)
         struct planner_stage_lane lacking[] = {lane, lane};
         lacking[0].n_known = 0;
         lacking[1].n_wanted = 1;
-        planner_stage(p, lacking, 2);
+        planner_stage(p, 0, lacking, 2);
     }
     ck_assert(planner_stage_is_used(p));
     for (int i = 0; i < 400; i++) {
         ck_assert(i > 100 || planner_stage_is_used(p));
-        planner_stage(p, &lane, 1);
+        planner_stage(p, 0, &lane, 1);
     }
     ck_assert(!planner_stage_is_used(p));
     for (int rows = 1; rows <= ROWS; rows++) {
-        planner_curve_set(&p->draft, rows, flat(rows), 100);
+        planner_curve_set(&p->models[0].draft, rows, flat(rows), 100);
     }
-    planner_curve_fit(&p->draft);
+    planner_curve_fit(&p->models[0].draft);
     teach(p, &seq, 0.9, 100);
     for (int i = 0; i < 20; i++) {
-        planner_stage(p, &lane, 1);
+        planner_stage(p, 0, &lane, 1);
     }
     ck_assert(planner_stage_is_used(p));
 }
@@ -203,7 +203,7 @@ START_TEST(lanes_read_ahead_together_or_not_at_all)
                                                    .evidence = EVIDENCE};
         }
         teach(p, &seqs[0], 0.99, 400);
-        planner_stage(p, lanes, N);
+        planner_stage(p, 0, lanes, N);
         for (int i = 0; i < N; i++) {
             n_fed += lanes[i].n_fed;
         }
@@ -253,16 +253,20 @@ END_TEST
 
 static struct planner_round round_of(int n_passes, int n_expected, pass_fn *pass_us)
 {
-    struct planner_round round = {
-        .n_rows = 9, .n_lanes = 1, .is_timed = true, .n_passes = n_passes, .step_us = 4 * PASS_US};
+    struct planner_round round = {.n_rows = 9,
+                                  .n_lanes = 1,
+                                  .is_timed = true,
+                                  .models[0].n_passes = n_passes,
+                                  .step_us = 4 * PASS_US};
     for (int i = 0; i < n_passes; i++) {
-        round.pass_lanes[i] = 1;
-        round.pass_expected[i] = i == 0 ? n_expected : 0;
-        round.pass_us[i] = (int64_t)pass_us(round.pass_lanes[i] + round.pass_expected[i]);
-        round.draft_us += round.pass_us[i];
+        round.models[0].pass_lanes[i] = 1;
+        round.models[0].pass_expected[i] = i == 0 ? n_expected : 0;
+        round.models[0].pass_us[i] =
+            (int64_t)pass_us(round.models[0].pass_lanes[i] + round.models[0].pass_expected[i]);
+        round.models[0].draft_us += round.models[0].pass_us[i];
     }
-    round.first_pass_tokens = 1;
-    round.round_us = round.draft_us + round.step_us + 100;
+    round.models[0].first_pass_tokens = 1;
+    round.round_us = round.models[0].draft_us + round.step_us + 100;
     return round;
 }
 
@@ -273,14 +277,14 @@ START_TEST(a_pass_that_reads_ahead_teaches_the_time_of_its_rows)
     for (int i = 0; i < 300; i++) {
         const struct planner_round rounds[] = {round_of(8, 0, half), round_of(2, 7, half),
                                                round_of(3, 5, half)};
-        planner_curve_fit(&p.draft);
+        planner_curve_fit(&p.models[0].draft);
         planner_observe_round(&p, &rounds[i % 3]);
     }
-    planner_curve_fit(&p.draft);
-    ck_assert_double_eq_tol(planner_curve_at(&p.draft, 1), half(1), 0.02 * half(1));
-    ck_assert_double_eq_tol(planner_curve_at(&p.draft, 8), half(8), 0.02 * half(8));
-    ck_assert_double_eq_tol(planner_curve_at(&p.draft, 6), half(6), 0.02 * half(6));
-    ck_assert_int_eq(p.read.n, 0);
+    planner_curve_fit(&p.models[0].draft);
+    ck_assert_double_eq_tol(planner_curve_at(&p.models[0].draft, 1), half(1), 0.02 * half(1));
+    ck_assert_double_eq_tol(planner_curve_at(&p.models[0].draft, 8), half(8), 0.02 * half(8));
+    ck_assert_double_eq_tol(planner_curve_at(&p.models[0].draft, 6), half(6), 0.02 * half(6));
+    ck_assert_int_eq(p.models[0].read.n, 0);
 }
 END_TEST
 
@@ -291,16 +295,16 @@ START_TEST(later_passes_teach_the_time_of_their_rows)
     p = (struct planner){0};
     for (int i = 0; i < 300; i++) {
         struct planner_round round = round_of(3, 7, half);
-        round.pass_expected[1] = 4;
-        round.pass_us[1] = (int64_t)half(5);
-        round.draft_us += round.pass_us[1] - round.pass_us[2];
-        planner_curve_fit(&p.draft);
+        round.models[0].pass_expected[1] = 4;
+        round.models[0].pass_us[1] = (int64_t)half(5);
+        round.models[0].draft_us += round.models[0].pass_us[1] - round.models[0].pass_us[2];
+        planner_curve_fit(&p.models[0].draft);
         planner_observe_round(&p, &round);
     }
-    planner_curve_fit(&p.draft);
-    ck_assert_double_eq_tol(planner_curve_at(&p.draft, 1), half(1), 0.02 * half(1));
-    ck_assert_double_eq_tol(planner_curve_at(&p.draft, 5), half(5), 0.02 * half(5));
-    ck_assert_double_eq_tol(planner_curve_at(&p.draft, 8), half(8), 0.02 * half(8));
+    planner_curve_fit(&p.models[0].draft);
+    ck_assert_double_eq_tol(planner_curve_at(&p.models[0].draft, 1), half(1), 0.02 * half(1));
+    ck_assert_double_eq_tol(planner_curve_at(&p.models[0].draft, 5), half(5), 0.02 * half(5));
+    ck_assert_double_eq_tol(planner_curve_at(&p.models[0].draft, 8), half(8), 0.02 * half(8));
 }
 END_TEST
 
@@ -311,13 +315,13 @@ START_TEST(reading_is_not_charged_with_what_is_read_ahead)
     enum { N_READ = 1000, READ_US = 20 };
     struct planner *p = planner_of(proportional);
     struct planner_round round = round_of(2, 7, proportional);
-    round.first_pass_tokens = N_READ;
-    round.pass_us[0] += N_READ * READ_US;
-    round.draft_us += N_READ * READ_US;
+    round.models[0].first_pass_tokens = N_READ;
+    round.models[0].pass_us[0] += N_READ * READ_US;
+    round.models[0].draft_us += N_READ * READ_US;
     round.round_us += N_READ * READ_US;
     planner_observe_round(p, &round);
-    ck_assert_int_eq(p->read.n, 1);
-    ck_assert_double_eq_tol(p->read.us, READ_US, 0.05 * READ_US);
+    ck_assert_int_eq(p->models[0].read.n, 1);
+    ck_assert_double_eq_tol(p->models[0].read.us, READ_US, 0.05 * READ_US);
 }
 END_TEST
 
@@ -338,7 +342,7 @@ START_TEST(learned_counts_fade)
     }
     for (int i = 0; i < 20000; i++) {
         const struct planner_round round = round_of(8, 0, half);
-        if (i < 2000) planner_observe_lane(p, &seq, 8, 4);
+        if (i < 2000) planner_observe_lane(p, &seq, 0, 8, 4);
         planner_observe_round(p, &round);
     }
     for (int i = 0; i < 2; i++) {
@@ -359,14 +363,15 @@ static int planned_k(double agreement, pass_fn *pass_us)
     }
     p->is_calibrated = true;
     for (int i = 0; i < 400; i++) {
-        planner_observe_lane(p, &seq, DRAFT_MAX, i % 12);
+        planner_observe_lane(p, &seq, 0, DRAFT_MAX, i % 12);
     }
-    struct planner_lane lane = {.seq = &seq, .k_max = DRAFT_MAX, .n_missed = 1, .n_left = 100};
+    struct planner_lane lane = {
+        .seq = &seq, .models[0].k_max = DRAFT_MAX, .models[0].n_missed = 1, .n_left = 100};
     const struct planner_load load = {.n_rows_max = ROWS};
     double survival = 1;
     for (int i = 1; i < DRAFT_MAX; i++) {
         survival *= agreement;
-        lane.staged[i] = (float)survival;
+        lane.models[0].staged[i] = (float)survival;
     }
     planner_share(p, &lane, 1, &load);
     return lane.tree.n_chain;
@@ -395,14 +400,14 @@ START_TEST(a_guess_has_a_pass_of_its_own_where_that_is_cheaper)
         const struct planner_load load = {.n_rows_max = ROWS};
         const struct planner_base base = planner_base_of(p, 1, &load);
         struct planner_sum sum = planner_sum_begin(p, &base, &load);
-        struct planner_lane lane = {.k_max = DRAFT_MAX, .n_left = 100};
+        struct planner_lane lane = {.models[0].k_max = DRAFT_MAX, .n_left = 100};
         for (int i = 0; i < 5; i++) {
             const struct planner_pair pair = {
                 .gain = 0.1f, .survival = 0.5f, .position = (int8_t)i};
-            lane.staged[i] = i > 0 ? 0.25f : 0;
+            lane.models[0].staged[i] = i > 0 ? 0.25f : 0;
             planner_sum_add(&sum, &lane, &pair);
-            ck_assert_double_eq_tol(sum.passes[0], is_cheap ? 1 + i : 1, 1e-9);
-            ck_assert_double_eq_tol(sum.passes[i], i == 0 || !is_cheap ? 1 : 0.75, 1e-9);
+            ck_assert_double_eq_tol(sum.passes[0][0], is_cheap ? 1 + i : 1, 1e-9);
+            ck_assert_double_eq_tol(sum.passes[0][i], i == 0 || !is_cheap ? 1 : 0.75, 1e-9);
         }
         if (!is_cheap) ck_assert_double_eq_tol(sum.draft_us, 5 * PASS_US, 1);
         if (is_cheap) ck_assert_double_le(sum.draft_us, flat(5) + 4 * 0.75 * flat(1) + 1);
@@ -419,8 +424,8 @@ START_TEST(the_draft_is_chosen_where_its_guesses_take_no_passes)
     const struct planner_load load = {.n_rows_max = ROWS};
     const struct planner_offer offer = {.finder = 0, .evidence = EVIDENCE, .k_max = DRAFT_MAX};
     struct planner_lane lane = {.seq = &seq,
-                                .k_max = DRAFT_MAX,
-                                .n_missed = 1,
+                                .models[0].k_max = DRAFT_MAX,
+                                .models[0].n_missed = 1,
                                 .n_left = 100,
                                 .offers = &offer,
                                 .n_offers = 1};
@@ -431,15 +436,15 @@ START_TEST(the_draft_is_chosen_where_its_guesses_take_no_passes)
     planner_curve_fit(&p->step);
     planner_curve_fit(&p->rest);
     for (int i = 0; i < 400; i++) {
-        planner_observe_lane(p, &seq, DRAFT_MAX, DRAFT_MAX);
+        planner_observe_lane(p, &seq, 0, DRAFT_MAX, DRAFT_MAX);
         planner_observe_untaken(p, &seq, &offer, 1, i % 5 ? 1 : 0);
     }
-    planner_prior_of(&p->counts, PLANNER_FIRST_ALPHA, &p->prior);
+    planner_prior_of(&p->models[0].counts, PLANNER_FIRST_ALPHA, &p->models[0].prior);
     const struct planner_base base = planner_base_of(p, 2, &load);
     planner_assign(p, &base, &lane, 1, PLANNER_EACH_ITS_OWN);
     ck_assert(lane.offer == &offer);
     for (int i = 1; i < DRAFT_MAX; i++) {
-        lane.staged[i] = 0.95f;
+        lane.models[0].staged[i] = 0.95f;
     }
     planner_assign(p, &base, &lane, 1, PLANNER_EACH_ITS_OWN);
     ck_assert(!lane.offer);

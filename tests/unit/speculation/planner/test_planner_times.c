@@ -102,7 +102,7 @@ static void calibrate(struct planner *p)
     *p = (struct planner){0};
     for (int rows = 1; rows <= 256; rows *= 2) {
         planner_calibrate_step(p, rows, true_us(rows));
-        planner_calibrate_draft(p, rows, true_us(rows) / 10);
+        planner_calibrate_draft(p, 0, rows, true_us(rows) / 10);
     }
 }
 
@@ -132,17 +132,18 @@ START_TEST(reading_has_its_share_of_a_step)
 {
     static struct planner p;
     p = (struct planner){0};
-    ck_assert_int_eq(planner_reading_within(&p, 8, 0.5, 64, 512), 64);
-    p.read = (struct planner_time){10, 8};
-    ck_assert_int_eq(planner_reading_within(&p, 8, 0.5, 64, 512), 64);
+    ck_assert_int_eq(planner_reading_within(&p, 0, 8, 0.5, 64, 512), 64);
+    p.models[0].read = (struct planner_time){10, 8};
+    ck_assert_int_eq(planner_reading_within(&p, 0, 8, 0.5, 64, 512), 64);
     calibrate(&p);
-    ck_assert_int_eq(planner_reading_within(&p, 8, 0.5, 64, 512), 64);
-    p.read = (struct planner_time){0.5 * true_us(8) / 200, 8}; /* 200 tokens in that time */
-    int tokens = planner_reading_within(&p, 8, 0.5, 64, 512);
+    ck_assert_int_eq(planner_reading_within(&p, 0, 8, 0.5, 64, 512), 64);
+    p.models[0].read =
+        (struct planner_time){0.5 * true_us(8) / 200, 8}; /* 200 tokens in that time */
+    int tokens = planner_reading_within(&p, 0, 8, 0.5, 64, 512);
     ck_assert_msg(tokens > 180 && tokens < 220, "%d tokens", tokens);
-    ck_assert_int_eq(planner_reading_within(&p, 8, 0.5, 300, 512), 300);
-    ck_assert_int_eq(planner_reading_within(&p, 8, 0.5, 64, 100), 100);
-    ck_assert_int_gt(planner_reading_within(&p, 64, 0.5, 64, 2048), tokens);
+    ck_assert_int_eq(planner_reading_within(&p, 0, 8, 0.5, 300, 512), 300);
+    ck_assert_int_eq(planner_reading_within(&p, 0, 8, 0.5, 64, 100), 100);
+    ck_assert_int_gt(planner_reading_within(&p, 0, 64, 0.5, 64, 2048), tokens);
 }
 END_TEST
 
@@ -159,7 +160,7 @@ START_TEST(kept_tables_come_back)
     for (int i = 0; i < PLANNER_KNOTS; i++) {
         ck_assert_double_eq_tol(copy.step[i].rows, tables.step[i].rows, 1e-9);
         ck_assert_double_eq_tol(copy.step[i].us, tables.step[i].us, 1e-6);
-        ck_assert_double_eq_tol(copy.draft[i].us, tables.draft[i].us, 1e-6);
+        ck_assert_double_eq_tol(copy.draft[0][i].us, tables.draft[0][i].us, 1e-6);
     }
     ck_assert_int_eq(planner_rows_within(&again, 8, 2, 1, 2048),
                      planner_rows_within(&p, 8, 2, 1, 2048));
@@ -173,17 +174,17 @@ START_TEST(calibration_leaves_what_rounds_have_measured_often)
     p = (struct planner){0};
     for (uint64_t at = 1; at <= 5000; at++) {
         planner_curve_add(&p.step, 4, true_us(4), at);
-        planner_curve_add(&p.draft, 4, true_us(4) / 10, at);
+        planner_curve_add(&p.models[0].draft, 4, true_us(4) / 10, at);
         if (at <= 3) planner_curve_add(&p.step, 9, 2 * true_us(9), at);
     }
     struct planner_knot step = p.step.knots[planner_knot_of(4)];
-    struct planner_knot draft = p.draft.knots[planner_knot_of(4)];
+    struct planner_knot draft = p.models[0].draft.knots[planner_knot_of(4)];
     for (int rows = 1; rows <= 16; rows++) {
         planner_calibrate_step(&p, rows, (rows == 4 ? 3 : 1) * true_us(rows));
-        planner_calibrate_draft(&p, rows, (rows == 4 ? 3 : 1) * true_us(rows) / 10);
+        planner_calibrate_draft(&p, 0, rows, (rows == 4 ? 3 : 1) * true_us(rows) / 10);
     }
     ck_assert_mem_eq(&step, &p.step.knots[planner_knot_of(4)], sizeof step);
-    ck_assert_mem_eq(&draft, &p.draft.knots[planner_knot_of(4)], sizeof draft);
+    ck_assert_mem_eq(&draft, &p.models[0].draft.knots[planner_knot_of(4)], sizeof draft);
     planner_curve_fit(&p.step);
     for (int rows = 1; rows <= 16; rows++) { /* as new as what the last rounds have measured */
         double ratio = planner_curve_at(&p.step, rows) / true_us(rows);
@@ -198,8 +199,8 @@ START_TEST(pair_is_calibrated_when_draft_and_step_are)
     static struct planner p;
     p = (struct planner){0};
     planner_curve_add(&p.step, 3, true_us(3), 1); /* a round was served before */
-    planner_calibrate_draft(&p, 1, true_us(1) / 10);
-    planner_calibrate_draft(&p, 2, true_us(2) / 10);
+    planner_calibrate_draft(&p, 0, 1, true_us(1) / 10);
+    planner_calibrate_draft(&p, 0, 2, true_us(2) / 10);
     ck_assert(!p.is_calibrated);
     planner_calibrate_step(&p, 1, true_us(1));
     ck_assert(!p.is_calibrated);
@@ -217,13 +218,14 @@ START_TEST(nonsense_in_tables_is_left_out)
         {3, 1e30, 1},          {3, (double)INFINITY, 1}, {3, 100, -1},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        tables.step[i] = tables.draft[i] = tables.rest[i] = bad[i];
+        tables.step[i] = tables.draft[0][i] = tables.rest[i] = bad[i];
     }
     tables.step[20] = (struct planner_point){7, 500, 3};
-    tables.read_us = (double)NAN;
+    tables.read_us[0] = (double)NAN;
     p = (struct planner){0};
     planner_tables_set(&p, &tables);
-    ck_assert(p.step.largest == 7 && p.draft.largest == 0 && p.read.n == 0 && !p.is_calibrated);
+    ck_assert(p.step.largest == 7 && p.models[0].draft.largest == 0 && p.models[0].read.n == 0 &&
+              !p.is_calibrated);
     planner_curve_fit(&p.step);
     ck_assert_double_eq_tol(planner_curve_at(&p.step, 7), 500, 1e-3);
 }
@@ -235,21 +237,30 @@ START_TEST(reading_must_pay)
     static struct planner p;
     struct planner_sequence seq = {.strategy = STRATEGY_PLANNED};
     calibrate(&p);
-    p.read = (struct planner_time){10, 8};
-    ck_assert(planner_wants_reading(&p, &seq, 2, 100, 1));
-    ck_assert(planner_wants_reading(&p, &seq, 3000, 200, 1));
-    ck_assert(planner_wants_reading(&p, &seq, 1500, 1, 1)); /* it has begun */
-    ck_assert(planner_wants_reading(&p, &seq, 1, 1, 1));
-    ck_assert(!planner_wants_reading(&p, &seq, 3000, 10, 1));
+    p.models[0].read = (struct planner_time){10, 8};
+    ck_assert(planner_wants_reading(
+        &p, &seq, &(struct planner_missed){.n_missed = {2}, .n_left = 100, .n_lanes = 1}));
+    ck_assert(planner_wants_reading(
+        &p, &seq, &(struct planner_missed){.n_missed = {3000}, .n_left = 200, .n_lanes = 1}));
+    ck_assert(planner_wants_reading(&p, &seq,
+                                    &(struct planner_missed){.n_missed = {1500},
+                                                             .n_left = 1,
+                                                             .n_lanes = 1})); /* it has begun */
+    ck_assert(planner_wants_reading(
+        &p, &seq, &(struct planner_missed){.n_missed = {1}, .n_left = 1, .n_lanes = 1}));
+    ck_assert(!planner_wants_reading(
+        &p, &seq, &(struct planner_missed){.n_missed = {3000}, .n_left = 10, .n_lanes = 1}));
     struct planner_sequence other = {.strategy = STRATEGY_PLANNED};
     for (int i = 0; i < 500; i++) {
-        planner_observe_lane(&p, &other, 2, 0);
+        planner_observe_lane(&p, &other, 0, 2, 0);
     }
-    other.asked_at = seq.asked_at = 0;
-    ck_assert(!planner_wants_reading(&p, &other, 3000, 200, 1));
+    other.asked_at[0] = seq.asked_at[0] = 0;
+    ck_assert(!planner_wants_reading(
+        &p, &other, &(struct planner_missed){.n_missed = {3000}, .n_left = 200, .n_lanes = 1}));
     p.credit_us = 1e6; /* a probe is paid */
-    other.asked_at = 0;
-    ck_assert(planner_wants_reading(&p, &other, 3000, 1000, 1));
+    other.asked_at[0] = 0;
+    ck_assert(planner_wants_reading(
+        &p, &other, &(struct planner_missed){.n_missed = {3000}, .n_left = 1000, .n_lanes = 1}));
     ck_assert_double_lt(p.credit_us, 1e6);
 }
 END_TEST

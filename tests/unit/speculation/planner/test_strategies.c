@@ -52,24 +52,25 @@ static void observe(struct way *way, int k, int n_accepted, const struct rng_add
     struct planner_round round = {.n_rows = k + 1,
                                   .n_lanes = 1,
                                   .is_timed = true,
-                                  .n_passes = k,
-                                  .first_pass_tokens = 1,
-                                  .draft_us = draft_us,
+                                  .models[0].n_passes = k,
+                                  .models[0].first_pass_tokens = 1,
+                                  .models[0].draft_us = draft_us,
                                   .step_us = step_us,
                                   .round_us = draft_us + step_us + 10};
     for (int i = 0; i < k; i++) {
-        round.pass_lanes[i] = 1;
-        round.pass_us[i] = draft_us / k;
+        round.models[0].pass_lanes[i] = 1;
+        round.models[0].pass_us[i] = draft_us / k;
     }
     planner_observe_round(&way->planner, &round);
-    planner_observe_lane(&way->planner, &way->seq, k, n_accepted);
+    planner_observe_lane(&way->planner, &way->seq, 0, k, n_accepted);
     way->n_rounds[k]++;
 }
 
 static int choose_k(struct way *way)
 {
     const struct planner_load load = {.n_rows_max = K_MOST + 1};
-    struct planner_lane lane = {.seq = &way->seq, .k_max = K_MOST, .n_missed = 1, .n_left = 100};
+    struct planner_lane lane = {
+        .seq = &way->seq, .models[0].k_max = K_MOST, .models[0].n_missed = 1, .n_left = 100};
     if (way->strategy != STRATEGY_PLANNED) return planner_own_k(&way->seq, K_MOST);
     planner_share(&way->planner, &lane, 1, &load);
     return lane.tree.n_chain;
