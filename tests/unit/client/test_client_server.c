@@ -199,7 +199,7 @@ START_TEST(generate_summary_begins_a_line_where_both_streams_are_one_file)
     ck_assert_str_eq(out_text, "two words\noutrider: the group broke: rank 1 died\n");
     ck_assert_int_eq(generate_into(GOOD, "--quiet", true), CLIENT_OK);
     ck_assert_str_eq(out_text, "two words"); /* nothing follows */
-    ck_assert_int_eq(generate(GOOD, "--no-echo"), CLIENT_OK);
+    ck_assert_int_eq(generate(GOOD, "--no-echo --stats"), CLIENT_OK);
     ck_assert_str_eq(out_text, "two words");
     ck_assert_int_eq(strncmp(error_text, "tokens  ", 8), 0);
 }
