@@ -209,6 +209,7 @@ static bool fill_heap(struct select_heap *heap, const float *logits, int at, int
 {
     int32_t spans[SPANS_AT_ONCE], highest[SPANS_AT_ONCE];
     struct candidates all;
+    highest[0] = INT32_MIN; /* for compilers that do not see that there is one */
     int n = list_spans(logits + at, n_blocks, tops, bound, spans, highest);
     if (n < 0) return false;
     int32_t closer = bound_with_zeros(highest, n, heap->capacity);
