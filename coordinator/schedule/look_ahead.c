@@ -47,7 +47,7 @@ void planning_look_ahead_own(const struct planning *p, const struct sequence *se
     const struct target_description *target = p->s->target;
     struct look_ahead_wish wish;
     *look_ahead = (struct lane_look_ahead){0};
-    if (!finder) return;
+    if (!finder || finder != drafters_first(p->s->drafters)) return; /* a model guesses */
     int room = least(target->max_step_tokens, target->max_step_rows) - 1 - k;
     finder->row->lookup->extra.look_ahead(finder, seq, k, &wish);
     *look_ahead = take(p, seq, &wish, k, k, 1, room);

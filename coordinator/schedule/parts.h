@@ -73,7 +73,8 @@ struct drafter *planning_request_finder(const struct planning *planning, const s
 void planning_open_windows(struct planning *planning, struct lane_plan **lanes, int n);
 
 /* Chooses the look-ahead tokens of a sequence with a K of its own, beside a chain of k guesses: all
- * that its step has room for, so that they do not depend on company. */
+ * that its step has room for, so that they do not depend on company. Where a draft model makes the
+ * guesses of such sequences there are none. */
 void planning_look_ahead_own(const struct planning *planning, const struct sequence *seq, int k,
                              struct lane_look_ahead *look_ahead);
 /* Gives look-ahead tokens to planned lanes of the plan, lanes[n], whose guesses are chosen, as far

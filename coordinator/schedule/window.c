@@ -46,7 +46,9 @@ void planning_open_windows(struct planning *p, struct lane_plan **lanes, int n)
     for (int i = 0; i < n_listed; i++) {
         struct lane_plan *lane = list[i];
         int share = room / (n_listed - i);
+        int n_nodes = lane->tree.n + lane_look_ahead_rows(&lane->look_ahead);
         int n_window = least(least(share, WINDOW_MAX), planning_guess_room(p, lane->seq));
+        n_window = least(n_window, TREE_NODES_MAX - n_nodes);
         lane->window = n_window > 0 ? finder : NULL;
         guess_tree_plan(&lane->tree, n_window, GUESS_BRANCH);
         room -= n_window;

@@ -123,6 +123,45 @@ START_TEST(nothing_is_put_after_the_end_of_a_text)
 }
 END_TEST
 
+/* Their guesses come from the model in every round, and their trees may be full. */
+START_TEST(texts_whose_guesses_a_model_makes_have_none)
+{
+    static const struct tree_widths widths = {.n = 2, .widths = {4, 4}};
+    static const struct world_options with_model = {512, 256, 1024, 1024, 64};
+    open_plain(&with_model, "none");
+    begin_decoding(2, STRATEGY_FIXED, DRAFT_MAX);
+    w.active[1]->tree = &widths;
+    plan_again();
+    for (int i = 0; i < 2; i++) {
+        ck_assert(lane_plan_k(lane_of(i)) > 0 && lane_of(i)->drafter == w.drafter);
+        ck_assert_int_eq(rows_of(i), 0);
+    }
+    ck_assert_int_gt(lane_of(1)->tree.n, lane_of(1)->tree.n_chain);
+    world_close(&w);
+}
+END_TEST
+
+/* A lane whose tree is full with look-ahead tokens has a window of what is left. */
+START_TEST(windows_leave_their_nodes_to_them)
+{
+    enum { LEFT = 3, N_CHAINS = (TREE_NODES_MAX - DRAFT_MAX) / N_AHEAD };
+    open_plain(&plain, "lookahead");
+    begin_decoding(1, STRATEGY_PLANNED, DRAFT_MAX);
+    w.active[0]->siblings_max = SIBLINGS_MAX;
+    teach_steps(STEP_US, 0);
+    plan_again();
+    struct lane_plan lane = *lane_of(0), *lanes[] = {&lane};
+    struct planning p = {.s = &w.scheduler, .n_tokens = 256, .n_rows = 256};
+    guess_tree_begin(&lane.tree, 0);
+    guess_tree_plan(&lane.tree, DRAFT_MAX - LEFT, GUESS_CHAIN);
+    lane.look_ahead = (struct lane_look_ahead){.length = N_AHEAD, .n = N_CHAINS};
+    planning_open_windows(&p, lanes, 1);
+    ck_assert(lane.window && plan_n_window(&lane) == LEFT);
+    ck_assert_int_eq(lane.tree.n + lane_look_ahead_rows(&lane.look_ahead), TREE_NODES_MAX);
+    world_close(&w);
+}
+END_TEST
+
 static const struct {
     int row_us, n_lanes, n_rows;
 } costs[] = {{0, 1, N_AHEAD}, {0, 8, 8 * N_AHEAD}, {10, 1, N_AHEAD}, {1000, 1, 2},
@@ -190,6 +229,8 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, texts_with_their_own_k_have_a_chain_at_each_place);
     tcase_add_test(tcase, steps_and_requests_limit_them);
+    tcase_add_test(tcase, texts_whose_guesses_a_model_makes_have_none);
+    tcase_add_test(tcase, windows_leave_their_nodes_to_them);
     tcase_add_test(tcase, nothing_is_put_after_the_end_of_a_text);
     tcase_add_loop_test(tcase, planned_texts_have_what_they_are_worth, 0,
                         (int)(sizeof costs / sizeof *costs));
