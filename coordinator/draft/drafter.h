@@ -174,8 +174,8 @@ struct drafter {
      * knows already (begin). */
     const struct feature_wish *features;
     int feature_dim; /* elements of each */
-    /* Tokens at the beginning of a text for which its KV has no position: its first block ends with
-     * token kv_shift + KV_BLOCK_TOKENS - 1. 1 of a head, otherwise 0. */
+    /* Tokens by which n_draft_kv of struct sequence counts more than there are positions in its KV:
+     * the first block is full when it is kv_shift + KV_BLOCK_TOKENS. 1 of a head, otherwise 0. */
     int kv_shift;
     /* The folder of a head that must prove itself before it guesses (open_proof); NULL: there is
      * nothing to prove. */

@@ -93,7 +93,7 @@ static int open_inputs(struct model_draft *d, struct error *err)
     TRY(set_inputs(d, &readings[0], err));
     d->shift = 1;
     d->first_key = checkpoint_head(d->checkpoint)->block.size > 0 ? 0 : 1;
-    d->base.kv_shift = d->first_key;
+    d->base.kv_shift = d->shift;
     d->base.head_folder = folder_of(&d->options);
     d->base.head_format = head_format_name(checkpoint_head(d->checkpoint));
 out:

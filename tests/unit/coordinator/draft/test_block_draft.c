@@ -243,6 +243,30 @@ START_TEST(contexts_are_read_in_parts)
 }
 END_TEST
 
+/* Parts of prompts end where a block does, so that others find it. */
+START_TEST(kv_shift_says_where_blocks_end)
+{
+    struct text text;
+    struct error err;
+    setup(_i);
+    struct drafter *drafter = w.drafters.models[0];
+    const struct block_table *table = &model_draft(drafter)->tables[0];
+    fill(&text, 1);
+    begin(&text, 0, 40);
+    show(&text, 40);
+    const struct draft_reading most = {text.seq, drafter->kv_shift + KV_BLOCK_TOKENS - 1, 0};
+    const struct draft_reading last = {text.seq, 1, 0};
+    CHECK_OK(drafter_read(drafter, &most, 1, &err));
+    drafter_commit(drafter, text.seq);
+    ck_assert_int_eq(table->n_known, 0);
+    CHECK_OK(drafter_read(drafter, &last, 1, &err));
+    drafter_commit(drafter, text.seq);
+    ck_assert_int_eq(table->n_known, 1);
+    end(&text);
+    clear_up();
+}
+END_TEST
+
 START_TEST(a_text_whose_features_have_not_come_has_no_guesses)
 {
     struct text text;
@@ -368,6 +392,7 @@ int main(void)
     tcase_add_loop_test(tcase, equal_beginnings_are_read_once, 0, N_HEADS);
     tcase_add_loop_test(tcase, no_block_is_published, 0, N_HEADS);
     tcase_add_loop_test(tcase, contexts_are_read_in_parts, 0, N_HEADS);
+    tcase_add_loop_test(tcase, kv_shift_says_where_blocks_end, 0, N_HEADS);
     tcase_add_loop_test(tcase, a_text_whose_features_have_not_come_has_no_guesses, 0, N_HEADS);
     tcase_add_loop_test(tcase, a_block_always_has_kv, 0, N_HEADS);
     tcase_add_loop_test(tcase, guesses_are_drawn_from_the_q_that_is_reported, 0, N_HEADS);
