@@ -292,7 +292,8 @@ int head_proof_time(struct head_proof *p, int n_rows, double *us, struct error *
     int32_t best[HEAD_PROOF_ROWS];
     bool is_block = head_proof_block(p)->size > 0;
     int n_places = is_block ? count_block(p) : head_proof_places(p), rc = 0;
-    int n = least(n_rows, n_places ? n_places : text->n - 1), first = text->n - 1 - n;
+    int n = least(least(n_rows, text->n - 1), n_places ? n_places : n_rows);
+    int first = text->n - 1 - n;
     p->trial = p->table.chosen;
     for (int i = 0; i < n; i++) {
         gather(p, text, first + i, p->rows + (size_t)i * (size_t)p->width);
@@ -301,7 +302,7 @@ int head_proof_time(struct head_proof *p, int n_rows, double *us, struct error *
     for (int i = 0; i < TIMED_PASSES; i++) {
         int64_t start_ns = clock_now_ns();
         if (is_block) {
-            TRY(forward_block(p, text, text->n - 2, n, err));
+            TRY(forward_block(p, text, first, n, err));
         } else if (n_places) {
             TRY(forward_places(p, 1, n, err));
         } else {

@@ -32,7 +32,8 @@ static struct backend *backend;
 static struct checkpoint *target;
 static struct head_proof *proof;
 static struct head_proof_text texts[N_TEXTS];
-static int32_t ids[N_TEXTS][N_TOKENS], best[N_TEXTS][N_TOKENS];
+/* What comes after the tokens of a text is not read. */
+static int32_t ids[N_TEXTS][N_TOKENS + HEAD_TABLE_GUESSES], best[N_TEXTS][N_TOKENS];
 static uint16_t *features[N_TEXTS];
 static char dir[64];
 
@@ -119,6 +120,9 @@ static void make_texts(void)
         features[t] = malloc(N_TOKENS * width * sizeof *features[t]);
         for (int i = 0; i < N_TOKENS; i++) {
             ids[t][i] = (int32_t)(draw(at++) * 300);
+        }
+        for (int i = N_TOKENS; i < N_TOKENS + HEAD_TABLE_GUESSES; i++) {
+            ids[t][i] = -1;
         }
         for (size_t i = 0; i < N_TOKENS * width; i++) {
             features[t][i] = num_float_to_bf16((float)(2 * draw(at++) - 1));
