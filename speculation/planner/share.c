@@ -126,7 +126,7 @@ static int hand_out_learning(struct planner_lane *lanes, int n_lanes, int model,
             if (model >= 0 && m != model) continue;
             if (draft->n_missed > least(PLANNER_LEARN_MISSED, lane->n_left)) continue;
             guess_tree_plan(&lane->tree, least(least(k, draft->k_max), n_pairs), GUESS_CHAIN);
-            lane->model = m;
+            if (lane->tree.n > 0) lane->model = m;
         }
         n_pairs -= lane->tree.n;
         n += lane->tree.n > 0 ? 1 : 0;

@@ -425,6 +425,20 @@ START_TEST(only_models_that_may_guess_are_chosen)
 }
 END_TEST
 
+/* There is no second model, whose times are never known. */
+START_TEST(a_lane_never_has_a_model_that_is_not_there)
+{
+    struct planner *p = know(0.9);
+    struct planner_sequence seq = {.strategy = STRATEGY_PLANNED};
+    struct planner_lane lanes[2] = {lane_of(&seq), lane_of(&seq)};
+    p->models[1] = (struct planner_model){0};
+    lanes[0].models[1] = lanes[1].models[0] = lanes[1].models[1] = (struct planner_drafting){0};
+    planner_share(p, lanes, 2, &alone);
+    ck_assert(lanes[0].model == 0 && lanes[0].tree.n_chain > 0);
+    ck_assert(lanes[1].model == 0 && lanes[1].tree.n == 0);
+}
+END_TEST
+
 /* The better model reads, the other one does not, however little it would cost; when the credit
  * pays, it does, and then it guesses once, whatever that costs. */
 START_TEST(a_model_of_less_use_reads_to_be_tried)
@@ -466,6 +480,7 @@ int main(void)
     tcase_add_loop_test(tests, features_are_sent_where_they_pay, 0, N_READING);
     tcase_add_test(tests, lanes_of_a_round_have_models_of_their_own);
     tcase_add_test(tests, only_models_that_may_guess_are_chosen);
+    tcase_add_test(tests, a_lane_never_has_a_model_that_is_not_there);
     tcase_add_test(tests, a_model_of_less_use_reads_to_be_tried);
     suite_add_tcase(suite, tests);
     return check_main(suite);
