@@ -311,8 +311,10 @@ int coordinator_check(const struct coordinator_options *options, struct error *e
 {
     struct coordinator c = {.options = *options};
     struct gguf *of_tokenizer = NULL, *of_draft = NULL;
+    struct look_ahead look_ahead = {0};
     int rc = 0;
     TRY(name_drafts(&c, err));
+    if (c.look_ahead) TRY(look_ahead_open(&look_ahead, c.look_ahead, err));
     of_tokenizer = hold_file(tokenizer_name(&c));
     of_draft = hold_file(draft_with_tokenizer(&c));
     TRY(open_tokenizer(&c, err));
@@ -325,6 +327,7 @@ out:
     tokenizer_close(c.tok);
     gguf_close(of_tokenizer);
     gguf_close(of_draft);
+    look_ahead_close(&look_ahead);
     free(c.head_name);
     return rc;
 }

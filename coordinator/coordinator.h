@@ -72,8 +72,8 @@ struct coordinator_options {
     int log_load_s;        /* between two lines of figures while there is work; 0 = none */
 };
 
-/* Checks what the options say of tokenizer and draft, without loading weights and without a target.
- * Errors: those of coordinator_open. */
+/* Checks what the options say of tokenizer, draft and head, without loading weights and without a
+ * target. Errors: those of coordinator_open. */
 int coordinator_check(const struct coordinator_options *options, struct error *err);
 
 int coordinator_open(struct coordinator **coordinator, const struct coordinator_options *options,

@@ -163,7 +163,8 @@ def check_folders(build, report, folder):
         head = write_look_ahead(os.path.join(folder, name), rows)
         worker = ["outrider-worker", "--model", TARGET, "--check"]
         coordinator = ["outrider-coordinator", "--target", "unix:/nowhere", "--tokenizer", TARGET]
-        for program, *flags in (worker, coordinator) if name != "narrow" else (worker,):
+        programs = (worker, coordinator, [*coordinator, "--check"])
+        for program, *flags in programs if name != "narrow" else (worker,):
             done = subprocess.run([os.path.join(build, "bin", program), *flags, "--head", head],
                                   capture_output=True, encoding="utf-8", timeout=bound(60),
                                   check=False)
