@@ -32,7 +32,7 @@ static struct backend *backend;
 static struct checkpoint *target;
 static struct head_proof *proof;
 static struct head_proof_text texts[N_TEXTS];
-/* What comes after the tokens of a text is not read. */
+/* Tokens of the texts, and after them ids that nothing reads. */
 static int32_t ids[N_TEXTS][N_TOKENS + HEAD_TABLE_GUESSES], best[N_TEXTS][N_TOKENS];
 static uint16_t *features[N_TEXTS];
 static char dir[64];
