@@ -17,6 +17,23 @@ struct planning {
     int n_readers, n_urgent;
 };
 
+/* Tokens that the target has not read. */
+static inline int planning_n_unread(const struct sequence *seq)
+{
+    return seq->n_tokens - seq->n_target_kv;
+}
+
+static inline bool planning_decodes(const struct sequence *seq)
+{
+    return !seq->is_score && planning_n_unread(seq) == 1 && !seq->backpressure.slow_us;
+}
+
+/* A sequence that reads a prompt, is replayed, or is scored. */
+static inline bool planning_feeds(const struct sequence *seq)
+{
+    return !seq->backpressure.slow_us && !planning_decodes(seq);
+}
+
 static inline bool planning_is_planned(const struct sequence *seq)
 {
     return seq->planner_state.strategy == STRATEGY_PLANNED;
@@ -64,10 +81,27 @@ static inline int planning_guess_room(const struct planning *p, const struct seq
     return left < step ? left : step;
 }
 
-/* The drafter that guesses for a sequence with a K of its own from what its request brings, and
- * *offer is what it offers; NULL: there is nothing. */
-struct drafter *planning_request_finder(const struct planning *planning, const struct sequence *seq,
-                                        struct planner_offer *offer);
+/* The guesses of a sequence with a K of its own. */
+struct planning_own {
+    int k;
+    bool reads_first;        /* the drafter has more to read before it guesses */
+    struct drafter *drafter; /* that makes them */
+    struct planner_offer offer;
+    struct lane_look_ahead look_ahead;
+};
+
+/* Rows besides the one of the last committed token. */
+static inline int planning_own_rows(const struct planning_own *own)
+{
+    return own->k + lane_look_ahead_rows(&own->look_ahead);
+}
+
+/* Chooses how many guesses a sequence has whose strategy does not leave that to the planner, and
+ * who makes them; of others, none. */
+struct planning_own planning_choose_own(const struct planning *planning, struct sequence *seq);
+
+/* Plans the trees of lanes whose tree is given, and all guesses of planned lanes. */
+void planning_guess(struct planning *planning);
 
 /* Gives windows to planned lanes of the plan, lanes[n], whose guesses are chosen. */
 void planning_open_windows(struct planning *planning, struct lane_plan **lanes, int n);
