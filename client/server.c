@@ -239,3 +239,22 @@ int server_describe(struct server *server, struct service_description *desc, str
 out:
     return rc;
 }
+
+bool server_is_serving(struct server *server)
+{
+    enum health_answer answer;
+    struct error reason;
+    return server_health(server, "", &answer, &reason) == 0 && answer == HEALTH_ANSWER_SERVING;
+}
+
+bool server_is_calibrated(struct server *server)
+{
+    struct service_description desc;
+    struct error reason;
+    if (server_describe(server, &desc, &reason)) return false;
+    for (int i = 0; i < desc.n_groups; i++) {
+        const struct service_group *group = &desc.groups[i];
+        if (group->n_addresses > 0 && !group->is_measured) return false;
+    }
+    return true;
+}

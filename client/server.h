@@ -58,6 +58,12 @@ int server_call(struct server *server, const char *path, const struct buffer *re
  * server_health. */
 int server_describe(struct server *server, struct service_description *desc, struct error *err);
 
+/* True if it answers, and serves. */
+bool server_is_serving(struct server *server);
+/* True once no group is to be calibrated any more: until then requests are planned in another way,
+ * and measurements come between them. */
+bool server_is_calibrated(struct server *server);
+
 /* Sends one request whose replies are a stream. */
 int server_start(struct server *server, const char *path, const struct buffer *request,
                  struct error *err);

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -43,6 +42,12 @@ static _Noreturn void fail_usage(const char *text, const char *value)
 {
     fprintf(stderr, "outrider-group: %s%s; see --help\n", text, value);
     exit(USAGE);
+}
+
+static _Noreturn void fail_not_started(const struct error *err)
+{
+    fprintf(stderr, "outrider-group: %s\n", err->text);
+    exit(NOT_STARTED);
 }
 
 static _Noreturn void fail_start(const char *what)
@@ -189,10 +194,7 @@ static void find_worker(struct launch *launch)
 {
     static char path[4096];
     struct error err;
-    if (apart_find(path, sizeof path, "outrider-worker", &err)) {
-        fprintf(stderr, "outrider-group: %s\n", err.text);
-        exit(NOT_STARTED);
-    }
+    if (apart_find(path, sizeof path, "outrider-worker", &err)) fail_not_started(&err);
     launch->worker = path;
 }
 
@@ -223,24 +225,18 @@ static void make_command(struct launch *launch, int argc, char **argv)
 
 /* ---- the processes ---- */
 
-/* mpirun gets the signals that this program was started with, and is in a process group of its own,
- * so that Ctrl-C reaches the ranks through this program alone. It must not read from a terminal
- * then, where it would be stopped. */
-static void start_mpirun(struct launch *launch, const sigset_t *mask_before)
+/* mpirun is in a process group of its own, so that Ctrl-C reaches the ranks through this program
+ * alone. */
+static void start_mpirun(struct launch *launch)
 {
+    struct error err;
     if (geteuid() == 0) {
         setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
         setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
     }
-    launch->mpirun = fork();
-    if (launch->mpirun < 0) fail_start("mpirun");
-    if (launch->mpirun > 0) return;
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM); /* where this program is killed */
-    if (!freopen("/dev/null", "r", stdin)) fail_start("mpirun");
-    sigprocmask(SIG_SETMASK, mask_before, NULL);
-    execvp(launch->arguments[0], launch->arguments);
-    fail_start(launch->arguments[0]);
+    if (apart_start(&launch->mpirun, launch->arguments, STDOUT_FILENO, STDERR_FILENO, &err)) {
+        fail_not_started(&err);
+    }
 }
 
 /* On several hosts only mpirun reaches the ranks. It passes SIGUSR1 on to them, which they take as
@@ -268,7 +264,7 @@ static bool has_ended(const struct launch *launch, int *status)
     for (pid_t pid; (pid = waitpid(-1, &how, WNOHANG)) > 0;) {
         if (pid != launch->mpirun) continue;
         ended = true;
-        *status = WIFEXITED(how) ? WEXITSTATUS(how) : STATUS_OF_SIGNAL + WTERMSIG(how);
+        *status = apart_status(how);
     }
     return ended;
 }
@@ -302,13 +298,13 @@ int main(int argc, char **argv)
         execv(launch.worker, launch.arguments);
         fail_start(launch.worker);
     }
-    sigset_t signals, mask_before;
+    sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGHUP);
     sigaddset(&signals, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &signals, &mask_before);
-    start_mpirun(&launch, &mask_before);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    start_mpirun(&launch);
     return watch(&launch, &signals);
 }

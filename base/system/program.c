@@ -41,10 +41,6 @@ void program_options(const struct option_program *program, int argc, char **argv
 {
     struct error err;
     argp_err_exit_status = USAGE_STATUS;
-    if (argc == 2 && strcmp(argv[1], "--list-options") == 0) {
-        option_program_list(program);
-        _Exit(fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS);
-    }
     if (option_program_parse(program, argc, argv, &err)) {
         const char *slash = strrchr(argv[0], '/');
         fprintf(stderr, "%s: %s\n", slash ? slash + 1 : argv[0], err.text);

@@ -23,8 +23,7 @@ extern const struct option_row program_rows[];
 option_read program_read_pin;
 
 /* Reads the command line. What is wrong with it is printed as one sentence and ends the process
- * with status 2, as all that argp itself refuses. --list-options, which is for programs that pass
- * options on, prints the options (option_program_list) and ends the process. */
+ * with status 2, as all that argp itself refuses. */
 void program_options(const struct option_program *program, int argc, char **argv);
 
 /* ---- from start to end ---- */

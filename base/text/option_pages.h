@@ -1,5 +1,6 @@
 /* Says in forms that other programs read which options a program has: as a page for man, and as a
- * table for the completion of shells. Both are made of the rows of the option tables. */
+ * table for the completion of shells and for programs that pass options on. Both are made of the
+ * rows of the option tables. */
 #pragma once
 
 #include <stdbool.h>

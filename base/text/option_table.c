@@ -282,17 +282,6 @@ static struct entry *find_key(struct reader *reader, int key)
     return NULL;
 }
 
-void option_program_list(const struct option_program *program)
-{
-    for (const struct option_part *part = program->parts; part->rows; part++) {
-        for (const struct option_row *row = part->rows; !is_end(row); row++) {
-            if (row->group || row->is_removed) continue;
-            printf("%s\t%.1s\t%s\n", row->name, row->letter ? (char[]){(char)row->letter, 0} : "",
-                   row->value ? row->value : "");
-        }
-    }
-}
-
 /* ---- the help ---- */
 
 /* "; default OUTRIDER_HTTP from the environment, or 127.0.0.1:8000" */

@@ -45,10 +45,6 @@ struct option_program {
 int option_program_parse(const struct option_program *program, int argc, char **argv,
                          struct error *err);
 
-/* Prints the options that other programs may pass on, a line each, with tabs between name, letter
- * and the name of the value, either of which may be empty. */
-void option_program_list(const struct option_program *program);
-
 /* How many words of a command line the row that `word` names takes: 1, or 2 where its value is the
  * next word; 0 where it names none. For programs that pass other options on. */
 int option_rows_words(const struct option_row *rows, const char *word);

@@ -1,12 +1,9 @@
 /* Runs a command while a benchmark takes its measurements. */
 #include "client/bench/cluster.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "launch/apart.h"
@@ -16,10 +13,7 @@ enum {
     LOOK_MS = 100,
     /* A calibration that takes longer is not waited for, nor one that goes on when the time for the
      * start ends. */
-    CALIBRATED_US = 30000000,
-    STOP_LOOK_NS = 20000000,
-    STOP_MS = 10000,
-    FOLLOWERS_MS = 3000
+    CALIBRATED_US = 30000000
 };
 
 /* Copies text with every `name` replaced by value; false when the result does not fit. */
@@ -42,55 +36,27 @@ static int spawn(struct bench_cluster *cluster, char *command, struct error *err
 {
     static char shell[] = "/bin/sh", c[] = "-c";
     char *const argv[] = {shell, c, command, NULL};
-    int rc = apart_start(&cluster->pid, argv, NULL, err);
+    int rc = apart_start(&cluster->pid, argv, APART_NOWHERE, STDERR_FILENO, err);
     return rc ? error_wrap(err, "--start") : 0;
-}
-
-/* True once the shell has ended. It is reaped then, although its group may still have members. */
-static bool has_ended(const struct bench_cluster *cluster, int *status)
-{
-    pid_t pid = waitpid(cluster->pid, status, WNOHANG);
-    return pid == cluster->pid || (pid < 0 && errno == ECHILD);
-}
-
-static bool serves(struct server *server)
-{
-    enum health_answer answer;
-    struct error reason;
-    return server_health(server, "", &answer, &reason) == 0 && answer == HEALTH_ANSWER_SERVING;
-}
-
-/* True once no group is to be calibrated any more: until then, requests are planned in another way
- * and measurements come between them. */
-static bool is_calibrated(struct server *server)
-{
-    struct service_description desc;
-    struct error reason;
-    if (server_describe(server, &desc, &reason)) return false;
-    for (int i = 0; i < desc.n_groups; i++) {
-        const struct service_group *group = &desc.groups[i];
-        if (group->n_addresses > 0 && !group->is_measured) return false;
-    }
-    return true;
 }
 
 static int wait_serving(struct bench_cluster *cluster, const char *command, struct server *server,
                         int timeout_s, struct error *err)
 {
     int64_t end_us = clock_now_us() + (int64_t)timeout_s * 1000000, served_us = 0;
+    char how[APART_STATUS_BYTES];
     int rc = 0, status = 0;
     for (;;) {
-        bool is_serving = serves(server);
+        bool is_serving = server_is_serving(server);
         if (is_serving) {
             if (!served_us) served_us = clock_now_us();
             bool is_late = clock_now_us() - served_us > CALIBRATED_US;
-            if (is_calibrated(server) || is_late) return 0;
+            if (server_is_calibrated(server) || is_late) return 0;
         }
-        if (has_ended(cluster, &status)) {
+        if (apart_has_ended(cluster->pid, &status)) {
             /* Its group may still be running: bench_cluster_start stops it. */
-            return error_set(
-                err, ERR_IO, "--start: '%.200s' ended with status %d before %.160s served", command,
-                WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), server->address);
+            return error_set(err, ERR_IO, "--start: '%.200s' ended with %s before %.160s served",
+                             command, apart_say_status(status, how), server->address);
         }
         if (clock_now_us() >= end_us) {
             if (is_serving) return 0;
@@ -147,33 +113,8 @@ out:
     return rc;
 }
 
-static void sleep_shortly(void)
-{
-    struct timespec time = {.tv_nsec = STOP_LOOK_NS};
-    nanosleep(&time, NULL);
-}
-
-/* False when the group still has members after ms. */
-static bool wait_group(const struct bench_cluster *cluster, int ms)
-{
-    int64_t end_ms = clock_now_ms() + ms;
-    int status;
-    for (;;) {
-        has_ended(cluster, &status);
-        if (kill(-cluster->pid, 0) && errno == ESRCH) return true;
-        if (clock_now_ms() >= end_ms) return false;
-        sleep_shortly();
-    }
-}
-
 void bench_cluster_stop(struct bench_cluster *cluster)
 {
-    if (cluster->pid > 0) {
-        kill(-cluster->pid, SIGTERM);
-        if (!wait_group(cluster, STOP_MS)) {
-            kill(-cluster->pid, SIGKILL);
-            wait_group(cluster, FOLLOWERS_MS);
-        }
-    }
+    apart_stop(cluster->pid);
     *cluster = (struct bench_cluster){0};
 }

@@ -1,23 +1,17 @@
-/* Starts the program itself again with posix_spawn instead of fork, because gRPC's threads are
- * running already. setpriv (util-linux) makes the kernel send SIGTERM to it if this process is
- * killed. It has a group of its own, so that Ctrl-C on the terminal does not end it. */
+/* Starts the program itself again, in a group of its own, so that Ctrl-C on the terminal does not
+ * end it. */
 #include "client/chat/started.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "client/terminal.h"
-
-extern char **environ;
+#include "launch/apart.h"
 
 enum {
     PATH_BYTES = 4096,
@@ -26,10 +20,7 @@ enum {
     LOOK_MS = 100,
     START_US = 600000000, /* of the largest models that one machine loads */
     /* A calibration that takes longer is not waited for. */
-    CALIBRATED_US = 30000000,
-    STOP_MS = 10000,
-    KILL_MS = 3000,
-    STOP_LOOK_NS = 20000000
+    CALIBRATED_US = 30000000
 };
 
 int started_words_take(struct started_words *words, int *argc, char **argv, struct error *err)
@@ -64,55 +55,10 @@ int started_prepare(struct started *started, struct error *err)
     return 0;
 }
 
-/* ---- the process ---- */
-
-/* Restores the default handling of signals in the child: this process blocks and awaits them. */
-static int set_signals(posix_spawnattr_t *attributes)
-{
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    return posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
-                                                    POSIX_SPAWN_SETSIGDEF) ||
-           posix_spawnattr_setpgroup(attributes, 0) ||
-           posix_spawnattr_setsigmask(attributes, &none) ||
-           posix_spawnattr_setsigdefault(attributes, &all);
-}
-
-static int spawn(struct started *started, char **argv, struct error *err)
-{
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attributes;
-    if (posix_spawn_file_actions_init(&files)) return error_set(err, ERR_NO_MEMORY, "no memory");
-    if (posix_spawnattr_init(&attributes)) {
-        posix_spawn_file_actions_destroy(&files);
-        return error_set(err, ERR_NO_MEMORY, "no memory");
-    }
-    int failure =
-        posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0) ||
-        posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, started->log,
-                                         O_WRONLY | O_CREAT | O_APPEND, 0600) ||
-        posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO) ||
-        set_signals(&attributes);
-    failure =
-        failure ? ENOMEM : posix_spawnp(&started->pid, argv[0], &files, &attributes, argv, environ);
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attributes);
-    if (!failure) return 0;
-    started->pid = 0;
-    return error_set(err, ERR_IO, "cannot run %s: %s", argv[0], strerror(failure));
-}
-
-static bool has_ended(const struct started *started, int *status)
-{
-    pid_t pid = waitpid(started->pid, status, WNOHANG);
-    return pid == started->pid || (pid < 0 && errno == ECHILD);
-}
-
 bool started_is_there(const struct started *started)
 {
     int status;
-    return !started->pid || !has_ended(started, &status);
+    return !started->pid || !apart_has_ended(started->pid, &status);
 }
 
 /* ---- what it says ---- */
@@ -158,36 +104,12 @@ static void show_progress(const struct terminal *to, const char *line)
 
 /* ---- waiting ---- */
 
-static bool is_serving(struct server *server)
-{
-    enum health_answer answer;
-    struct error reason;
-    return server_health(server, "", &answer, &reason) == 0 && answer == HEALTH_ANSWER_SERVING;
-}
-
-/* True once no group is to be calibrated any more: until then requests are planned in another
- * way. */
-static bool is_calibrated(struct server *server)
-{
-    struct service_description desc;
-    struct error reason;
-    if (server_describe(server, &desc, &reason)) return false;
-    for (int i = 0; i < desc.n_groups; i++) {
-        const struct service_group *group = &desc.groups[i];
-        if (group->n_addresses > 0 && !group->is_measured) return false;
-    }
-    return true;
-}
-
 static int fail_with_end(const char *model, const char *line, int status, struct error *err)
 {
-    char ending[32];
-    bool is_signal = WIFSIGNALED(status);
-    snprintf(ending, sizeof ending, "%s %d", is_signal ? "signal" : "status",
-             is_signal ? WTERMSIG(status) : WEXITSTATUS(status));
+    char how[APART_STATUS_BYTES];
     if (*line) return error_set(err, ERR_IO, "%s", without_name(line));
     return error_set(err, ERR_IO, "outrider serve %.200s ended with %s before it served", model,
-                     ending);
+                     apart_say_status(status, how));
 }
 
 static int wait_serving(struct started *started, const char *model, struct server *server,
@@ -199,17 +121,17 @@ static int wait_serving(struct started *started, const char *model, struct serve
     int rc = 0, status = 0;
     for (;;) {
         last_line(started, line);
-        if (has_ended(started, &status)) {
+        if (apart_has_ended(started->pid, &status)) {
             show_progress(&to, "");
             return fail_with_end(model, line, status, err);
         }
         if (!served_us) show_progress(&to, *line ? without_name(line) : "starting the server ...");
         bool has_socket = access(started->address + strlen("unix:"), F_OK) == 0;
-        if (has_socket && is_serving(server)) {
+        if (has_socket && server_is_serving(server)) {
             if (!served_us) served_us = clock_now_us();
             if (served_us)
                 show_progress(&to, "measuring the times that guesses are planned by ...");
-            if (is_calibrated(server) || clock_now_us() - served_us > CALIBRATED_US) break;
+            if (server_is_calibrated(server) || clock_now_us() - served_us > CALIBRATED_US) break;
         }
         if (!served_us && clock_now_us() - begin_us > START_US) {
             rc = error_set(err, ERR_TIMEOUT, "%.200s does not serve after %d s%s%s", model,
@@ -222,18 +144,30 @@ static int wait_serving(struct started *started, const char *model, struct serve
     return rc;
 }
 
+static int start(struct started *started, char **argv, struct error *err)
+{
+    int log = open(started->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (log < 0) {
+        return error_set(err, ERR_IO, "cannot write %s: %s", started->log, strerror(errno));
+    }
+    int rc = apart_start(&started->pid, argv, log, log, err);
+    close(log);
+    return rc;
+}
+
 int started_run(struct started *started, const char *model, const struct started_words *more,
                 struct server *server, struct error *err)
 {
     static char program[PATH_BYTES];
-    char setpriv[] = "setpriv", flag[] = "--pdeathsig", term[] = "TERM", serve[] = "serve";
-    char listen[] = "--listen", host[] = "--host=127.0.0.1", port[] = "--port=0";
-    char *argv[STARTED_WORDS_MAX + 16] = {setpriv, flag, term, program, serve, NULL};
+    static char serve[] = "serve", listen[] = "--listen", host[] = "--host=127.0.0.1",
+                port[] = "--port=0";
+    char *argv[STARTED_WORDS_MAX + 8] = {program, serve};
     char *name = strdup(model);
-    ssize_t len = readlink("/proc/self/exe", program, sizeof program - 1);
-    int n = 5, rc;
+    int n = 2, rc;
     if (!name) return error_set(err, ERR_NO_MEMORY, "no memory");
-    if (len <= 0) snprintf(program, sizeof program, "outrider");
+    if (readlink("/proc/self/exe", program, sizeof program - 1) <= 0) {
+        snprintf(program, sizeof program, "outrider");
+    }
     argv[n++] = name;
     argv[n++] = listen;
     argv[n++] = started->address;
@@ -242,37 +176,17 @@ int started_run(struct started *started, const char *model, const struct started
     for (int i = 0; i < more->n; i++)
         argv[n++] = more->words[i];
     argv[n] = NULL;
-    rc = spawn(started, argv, err);
+    rc = start(started, argv, err);
     free(name);
     return rc ? rc : wait_serving(started, model, server, err);
 }
 
 /* ---- the end ---- */
 
-/* False when the group still has members after ms. */
-static bool wait_group(const struct started *started, int ms)
-{
-    const struct timespec pause = {.tv_nsec = STOP_LOOK_NS};
-    int64_t end_ms = clock_now_ms() + ms;
-    int status;
-    for (;;) {
-        has_ended(started, &status);
-        if (kill(-started->pid, 0) && errno == ESRCH) return true;
-        if (clock_now_ms() >= end_ms) return false;
-        nanosleep(&pause, NULL);
-    }
-}
-
 void started_stop(struct started *started, struct server *server)
 {
     server_disconnect(server);
-    if (started->pid > 0) {
-        kill(-started->pid, SIGTERM);
-        if (!wait_group(started, STOP_MS)) {
-            kill(-started->pid, SIGKILL);
-            wait_group(started, KILL_MS);
-        }
-    }
+    apart_stop(started->pid);
     if (started->folder[0]) {
         unlink(started->log);
         unlink(started->address + strlen("unix:"));

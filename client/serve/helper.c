@@ -12,17 +12,12 @@
 #include "base/clock.h"
 #include "launch/apart.h"
 
-enum { RUN_MS = 120000, STATUS_OF_SIGNAL = 128 };
+enum { RUN_MS = 120000 };
 
 int helper_find(char *path, size_t size, const char *name, struct error *err)
 {
     int rc = apart_find(path, size, name, err);
     return rc ? error_wrap(err, "the program %s belongs beside this one", name) : 0;
-}
-
-int helper_status(int how)
-{
-    return WIFEXITED(how) ? WEXITSTATUS(how) : STATUS_OF_SIGNAL + WTERMSIG(how);
 }
 
 /* Reads until the program closes its output. */
@@ -53,13 +48,13 @@ int helper_run(char *const words[], char *text, size_t size, int *status, struct
     int output, how = 0, rc = 0;
     pid_t pid;
     text[0] = '\0';
-    TRY(apart_start(&pid, words, &output, err));
+    TRY(apart_start_piped(&pid, words, &output, err));
     rc = read_all(output, text, size, err);
     close(output);
     if (rc) kill(pid, SIGKILL);
     while (waitpid(pid, &how, 0) < 0 && errno == EINTR) {
     }
-    *status = helper_status(how);
+    *status = apart_status(how);
 out:
     return rc;
 }

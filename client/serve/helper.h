@@ -9,8 +9,5 @@
 int helper_find(char *path, size_t size, const char *name, struct error *err);
 
 /* Runs words and keeps what they print, cut to the size, with its end as a zero. *status: of the
- * program's end, or 128 + signal. Errors: ERR_IO, ERR_NO_MEMORY; ERR_TIMEOUT after two minutes. */
+ * program's end, or 128 + signal. Errors: ERR_IO; ERR_TIMEOUT after two minutes. */
 int helper_run(char *const words[], char *text, size_t size, int *status, struct error *err);
-
-/* The status of a process as waitpid says it: that of exit, or 128 + signal. */
-int helper_status(int how);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/text/option_pages.h"
 #include "base/text/option_table.h"
 #include "client/client.h"
 #include "client/serve/helper.h"
@@ -17,7 +18,7 @@
 enum {
     PASSED_MAX = 192,
     NAME_BYTES = 64,
-    LIST_BYTES = 16384,
+    LIST_BYTES = 65536,
     WORKER = 1, /* as bits: to whom an option goes */
     COORDINATOR = 2
 };
@@ -212,15 +213,25 @@ static void add_listed(struct lists *lists)
         add_row(lists, "", &listed[i].line, COORDINATOR, listed[i].help);
 }
 
-/* Reads a program's --list-options: "name\tletter\tVALUE" in each line. */
+/* Cuts the next field off a line of fields with tabs between them. NULL: there is none. */
+static char *next_field(char **line)
+{
+    char *field = *line, *tab = field ? strchr(field, '\t') : NULL;
+    if (tab) *tab = '\0';
+    *line = tab ? tab + 1 : NULL;
+    return field;
+}
+
+/* Reads the table of a program's options (base/text/option_pages.h). */
 static void add_list(struct lists *lists, char *text, unsigned to, const char *prefix)
 {
     char *rest = NULL;
-    for (char *name = strtok_r(text, "\n", &rest); name; name = strtok_r(NULL, "\n", &rest)) {
-        char *letter = strchr(name, '\t'), *value = letter ? strchr(letter + 1, '\t') : NULL;
-        if (!value) continue;
-        *letter++ = *value++ = '\0';
-        const struct option_line line = {name, letter, value};
+    for (char *row = strtok_r(text, "\n", &rest); row; row = strtok_r(NULL, "\n", &rest)) {
+        const char *sort = next_field(&row), *name = next_field(&row), *letter = next_field(&row),
+                   *value = next_field(&row);
+        if (!value || strcmp(sort, "option") != 0) continue;
+        name += strlen("--");
+        const struct option_line line = {name, letter + 1, strcmp(value, "-") == 0 ? "" : value};
         if (is_reserved(name, to)) continue;
         struct passed *there = find_passed(lists, name);
         if (there && there->to != to) there->to = receivers(name);
@@ -282,9 +293,9 @@ static int take_model(void *fields, char *word, struct error *err)
 static int read_list(struct lists *lists, char *program, unsigned to, const char *prefix,
                      struct error *err)
 {
-    static char list_options[] = "--list-options";
+    static char table[] = "--" OPTION_PAGES_OPTION "=table";
     static char text[LIST_BYTES];
-    char *const words[] = {program, list_options, NULL};
+    char *const words[] = {program, table, NULL};
     int status, rc = 0;
     TRY(helper_run(words, text, sizeof text, &status, err));
     if (status) {

@@ -5,18 +5,16 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "client/serve/helper.h"
 #include "launch/apart.h"
 
 enum { RECOVERED_MS = 60000, PAUSE_MOST_S = 30 };
 
 int part_start(struct part *part, struct error *err)
 {
-    int rc = apart_start(&part->pid, part->words, &part->output, err);
+    int rc = apart_start_piped(&part->pid, part->words, &part->output, err);
     if (rc) return rc;
     fcntl(part->output, F_SETFL, O_NONBLOCK);
     part->len = 0;
@@ -55,10 +53,8 @@ void part_read(struct part *part, void (*take)(void *arg, struct part *part, con
 
 bool part_has_ended(struct part *part, int *status)
 {
-    int how;
-    if (part->pid <= 0 || waitpid(part->pid, &how, WNOHANG) != part->pid) return false;
+    if (part->pid <= 0 || !apart_has_ended(part->pid, status)) return false;
     part->pid = 0;
-    *status = helper_status(how);
     return true;
 }
 

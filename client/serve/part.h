@@ -22,7 +22,7 @@ struct part {
     int pause_s;
 };
 
-/* Errors: those of apart_start. */
+/* Errors: those of apart_start_piped. */
 int part_start(struct part *part, struct error *err);
 
 /* Takes all that the part has printed, a line at a time. */

@@ -17,6 +17,7 @@
 #include "client/serve/log_event.h"
 #include "client/serve/part.h"
 #include "client/serve/screen.h"
+#include "launch/apart.h"
 
 enum {
     LOOK_MS = 100,
@@ -145,18 +146,13 @@ static void start(struct supervisor *s, struct part *part)
 {
     struct error err;
     if (part_start(part, &err) == 0) return;
+    if (s->was_up) {
+        part_plan_restart(part, clock_now_ms());
+        screen_say(&s->screen, "%s; trying again in %d s", err.text, part->pause_s);
+        return;
+    }
     screen_say(&s->screen, "%s", err.text);
     stop(s, SUPERVISOR_FAILED);
-}
-
-static const char *say_status(int status, char *text, size_t size)
-{
-    if (status > 128) {
-        snprintf(text, size, "signal %d", status - 128);
-    } else {
-        snprintf(text, size, "status %d", status);
-    }
-    return text;
 }
 
 static const char memory_hint[] =
@@ -166,14 +162,14 @@ static const char memory_hint[] =
  * none has succeeded yet. */
 static void take_end(struct supervisor *s, struct part *part, int status)
 {
-    char how[40];
+    char how[APART_STATUS_BYTES];
     bool is_final = status == USAGE || status == PROGRAM_NO_RESTART;
     part_read(part, take_line, s);
     const char *reason = part->reason, *colon = *reason ? ": " : "";
     part_close(part);
     forget(s, part);
     if (s->is_stopping) return;
-    say_status(status, how, sizeof how);
+    apart_say_status(status, how);
     if (is_final && *reason) {
         screen_say(&s->screen, "%s", reason);
     } else if (!s->was_up || is_final) {

@@ -84,14 +84,16 @@ START_TEST(a_signal_is_a_status_of_its_own_and_a_part_can_start_again)
 }
 END_TEST
 
-START_TEST(a_program_that_is_missing_ends_with_a_status)
+START_TEST(a_program_that_is_missing_is_an_error_and_a_start_can_be_planned_again)
 {
     static char missing[] = "/nowhere/program";
     char *const words[] = {missing, NULL};
     struct part part = {.words = words, .output = -1};
-    CHECK_OK(part_start(&part, &err));
-    ck_assert_int_eq(end_of(&part), 127);
-    part_close(&part);
+    CHECK_ERR(part_start(&part, &err), ERR_IO, "cannot start /nowhere/program: No such file");
+    ck_assert_int_eq(part.pid, 0);
+    ck_assert_int_eq(part.output, -1);
+    part_plan_restart(&part, 5000);
+    ck_assert_int_eq(part.restart_ms, 6000);
 }
 END_TEST
 
@@ -102,7 +104,7 @@ int main(void)
     tcase_add_test(cases, pauses_grow_until_the_part_has_run_for_a_minute);
     tcase_add_test(cases, lines_of_both_outputs_are_taken_and_long_ones_cut);
     tcase_add_test(cases, a_signal_is_a_status_of_its_own_and_a_part_can_start_again);
-    tcase_add_test(cases, a_program_that_is_missing_ends_with_a_status);
+    tcase_add_test(cases, a_program_that_is_missing_is_an_error_and_a_start_can_be_planned_again);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }
