@@ -75,8 +75,7 @@ int client_take_argument(const char **slot, const char *argument, const char *wh
                          struct error *err)
 {
     if (*slot) {
-        return error_set(err, ERR_ARGUMENT, "'%.60s' is too much: give one %s, in quotes", argument,
-                         what);
+        return error_set(err, ERR_ARGUMENT, "'%.60s' is too much: give one %s", argument, what);
     }
     *slot = argument;
     return 0;

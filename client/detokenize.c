@@ -20,7 +20,7 @@ struct detokenize {
 static int take_word(void *fields, char *word, struct error *err)
 {
     struct detokenize *command = fields;
-    return client_take_argument(&command->argument, word, "list of ids", err);
+    return client_take_argument(&command->argument, word, "list of ids, in quotes", err);
 }
 
 #define FIELD(member) OPTION_FIELD(struct detokenize, member)

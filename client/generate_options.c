@@ -19,7 +19,7 @@ static int add_ban_text(void *options, const char *option, const char *text, str
 static int take_word(void *fields, char *word, struct error *err)
 {
     struct generate_options *command = fields;
-    return client_take_argument(&command->argument, word, "prompt", err);
+    return client_take_argument(&command->argument, word, "prompt, in quotes", err);
 }
 
 #define FIELD(member) OPTION_FIELD(struct generate_options, member)

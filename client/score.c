@@ -28,7 +28,7 @@ struct score {
 static int take_word(void *fields, char *word, struct error *err)
 {
     struct score *command = fields;
-    return client_take_argument(&command->argument, word, "text", err);
+    return client_take_argument(&command->argument, word, "text, in quotes", err);
 }
 
 #define FIELD(member) OPTION_FIELD(struct score, member)

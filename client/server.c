@@ -99,7 +99,7 @@ static int set_unreachable(const struct server *server, int64_t us, struct error
     cut_reason(reason, err, us);
     return error_set(
         err, ERR_UNAVAILABLE,
-        "no server answers at %.160s (%s): start outrider-coordinator --listen %.160s, "
+        "no server answers at %.160s (%s): start outrider serve MODEL --listen %.160s, "
         "or name another with --address",
         server->address, reason, server->address);
 }

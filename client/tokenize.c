@@ -16,7 +16,7 @@ struct tokenize {
 static int take_word(void *fields, char *word, struct error *err)
 {
     struct tokenize *command = fields;
-    return client_take_argument(&command->argument, word, "text", err);
+    return client_take_argument(&command->argument, word, "text, in quotes", err);
 }
 
 #define FIELD(member) OPTION_FIELD(struct tokenize, member)

@@ -1,6 +1,6 @@
-/* fork instead of posix_spawn, because a child must ask for the signal of its parent's end, and look
- * whether the parent has ended before that. Until it runs its program, it calls only what is safe
- * beside threads. */
+/* fork instead of posix_spawn, because a child must ask for the signal of its parent's end, and
+ * look whether the parent has ended before that. Until it runs its program, it calls only what is
+ * safe beside threads. */
 #include "launch/apart.h"
 
 #include <errno.h>

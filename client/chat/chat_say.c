@@ -178,6 +178,7 @@ int chat_say(struct chat *chat, const char *text, size_t len, struct error *err)
     struct error interrupted;
     int rc = conversation_add(&chat->conversation, "user", text, len, err);
     if (rc) return rc;
+    chat->failed.len = 0; /* /retry is about this message now */
     rc = get_answer(chat, &summary, err);
     if (chat->answer.len) end_line(chat);
     bool is_stopped = rc == ERR_CANCELLED && !server_check_interrupt(&chat->server, &interrupted);

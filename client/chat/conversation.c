@@ -17,7 +17,7 @@ static char *copy_of(const char *text, size_t len)
 {
     char *copy = malloc(len + 1);
     if (!copy) return NULL;
-    memcpy(copy, text, len);
+    if (len) memcpy(copy, text, len); /* an answer that was stopped at once has no text */
     copy[len] = '\0';
     return copy;
 }

@@ -96,7 +96,7 @@ static int put_line(const struct terminal *to, const struct text_line *line)
 static int terminal_columns(void)
 {
     struct winsize size;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col) return COLUMNS_DEFAULT;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || size.ws_col < 2) return COLUMNS_DEFAULT;
     return size.ws_col < MOST_COLUMNS ? size.ws_col : MOST_COLUMNS;
 }
 

@@ -31,7 +31,7 @@ static int take_word(void *fields, char *word, struct error *err)
 {
     struct run *run = fields;
     if (!run->model) return client_take_argument(&run->model, word, "model", err);
-    return client_take_argument(&run->prompt, word, "prompt", err);
+    return client_take_argument(&run->prompt, word, "prompt, in quotes", err);
 }
 
 #define FIELD(member) OPTION_FIELD(struct run, member)

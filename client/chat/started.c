@@ -129,8 +129,7 @@ static int wait_serving(struct started *started, const char *model, struct serve
         bool has_socket = access(started->address + strlen("unix:"), F_OK) == 0;
         if (has_socket && server_is_serving(server)) {
             if (!served_us) served_us = clock_now_us();
-            if (served_us)
-                show_progress(&to, "measuring the times that guesses are planned by ...");
+            show_progress(&to, "measuring the times that guesses are planned by ...");
             if (server_is_calibrated(server) || clock_now_us() - served_us > CALIBRATED_US) break;
         }
         if (!served_us && clock_now_us() - begin_us > START_US) {

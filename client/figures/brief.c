@@ -32,15 +32,26 @@ static void print_saved(const struct terminal *to, const struct generate_summary
             c->drafted + c->siblings, f->tokens_per_round);
 }
 
-/* A text of rule rejection or block is another one for each K. */
+/* Names commands that write a text with and without guesses. A text of rule rejection or block is
+ * another one for each K. */
+static void print_equal(FILE *out, const struct generate_summary *s)
+{
+    if (strcmp(s->rule, "greedy") == 0) {
+        fputs("-K 0 writes the same text without them, ", out);
+    } else if (strcmp(s->rule, "coupled") == 0) {
+        fprintf(out, "--seed %" PRIu64 " -K 0 writes the same text without them, ", s->seed);
+    } else {
+        fprintf(out, "--rule coupled --seed %" PRIu64 " writes one text with and without them, ",
+                s->seed);
+    }
+}
+
 static void print_next(FILE *out, const struct generate_summary *s)
 {
-    bool is_equal = strcmp(s->rule, "greedy") == 0 || strcmp(s->rule, "coupled") == 0;
     bool had_guesses = s->counters.drafted > 0;
     fputs("To see more: ", out);
     if (had_guesses) fputs("--show-drafts marks the guesses, ", out);
-    if (had_guesses && !is_equal) fprintf(out, "with --seed %" PRIu64 " ", s->seed);
-    if (had_guesses) fputs("-K 0 writes the same text without them, ", out);
+    if (had_guesses) print_equal(out, s);
     fputs("--stats has all figures.\n", out);
 }
 

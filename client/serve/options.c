@@ -287,7 +287,7 @@ static const char doc[] =
 static int take_model(void *fields, char *word, struct error *err)
 {
     struct serve_options *options = fields;
-    return client_take_argument(&options->model, word, "MODEL", err);
+    return client_take_argument(&options->model, word, "MODEL; --draft names a draft model", err);
 }
 
 static int read_list(struct lists *lists, char *program, unsigned to, const char *prefix,

@@ -340,7 +340,7 @@ def test_wrong_command_lines(cluster):
     refused("--start", "--sweep", "T=1,2")
     refused("--sweep T", "--start", "run -T {T}")
     refused("too much", "now")
-    refused("start outrider-coordinator", "-a", "127.0.0.1:9", status=1)
+    refused("start outrider serve", "-a", "127.0.0.1:9", status=1)
     refused("running at", "--start", "sleep 60", status=1)
     refused("ended with status 3", "--start", "exit 3", "-a", "127.0.0.1:9", status=1)
     refused("does not serve after 1 s", "--start", "sleep 60", "--start-timeout", "1", "-a",

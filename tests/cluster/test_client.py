@@ -82,13 +82,20 @@ def test_three_lines_in_place_of_all_figures(cluster):
     assert re.fullmatch(r"40 tokens after a prompt of \d+, [\d.]+ a second, the first after "
                         r"\d+ ms\.", first), first
     assert saved.startswith(f"Guesses saved {40 - rounds} of 40 rounds of the target: "), saved
-    assert rounds < 40 and "-K 0 writes the same text without them" in following, following
+    assert rounds < 40 and "--seed 7 -K 0 writes the same text without them" in following, following
     plain = ok(cluster.outrider("generate", PROMPT, *flags, "-K", "0"))
     assert plain.stdout == done.stdout
     assert plain.stderr.splitlines()[1].startswith("No guesses were made: "), plain.stderr
     assert "--show-drafts" not in plain.stderr
-    free = ok(cluster.outrider("generate", PROMPT, "-n", "40", "-K", "4", "--temperature", "0.4"))
-    assert re.search(r"with --seed \d+ -K 0 writes the same text", free.stderr), free.stderr
+    flags = ["-n", "40", "--temperature", "0.4", "--ignore-eos"]
+    free = ok(cluster.outrider("generate", PROMPT, *flags, "-K", "4"))
+    named = re.search(r", (--rule coupled --seed \d+) writes one text with and without them,",
+                      free.stderr)
+    assert named, free.stderr
+    with_guesses, without = (
+        ok(cluster.outrider("generate", PROMPT, *flags, "-K", k, *named[1].split())).stdout
+        for k in ("4", "0"))
+    assert with_guesses == without
 
 
 def test_summary_begins_a_line_in_a_file_of_both_streams(cluster):
@@ -509,7 +516,7 @@ def test_failures_name_the_way_out(cluster):
     refuses(cluster, 1, "/nowhere", "tokenize", "--model", "/nowhere", "x")
     refuses(cluster, 1, "as a coordinator", "generate", "x", "-a", cluster.worker_addresses[0])
     start = time.monotonic()
-    refuses(cluster, 1, "start outrider-coordinator", "generate", "x", "-a", "127.0.0.1:9")
+    refuses(cluster, 1, "start outrider serve", "generate", "x", "-a", "127.0.0.1:9")
     assert time.monotonic() - start < bound(3)
 
 

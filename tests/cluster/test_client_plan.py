@@ -93,7 +93,7 @@ def test_plan_measures_a_running_cluster(cluster):
         assert re.search(r"^rounds measured +\d+$", shown, re.M) and "by position" in shown, shown
     with Cluster(cluster.build, draft=None) as alone:
         refuses(alone, 1, "no draft model", "plan", "--measure", alone.address)
-    refuses(cluster, 1, "start outrider-coordinator", "plan", "--measure", "127.0.0.1:9")
+    refuses(cluster, 1, "start outrider serve", "plan", "--measure", "127.0.0.1:9")
 
 
 def test_the_coordinators_strategy(cluster):
