@@ -240,6 +240,25 @@ def test_the_screen_of_a_conversation(cluster):
             assert later.wait_end() == 0
 
 
+def test_retry_asks_the_last_message_also_after_one_that_failed(cluster):
+    def of(lines, part):
+        return sum(part in line for line in lines)
+
+    with tempfile.TemporaryDirectory() as state, \
+            screen_of(cluster, "--system", "king " * 940, "-n", "4", *GREEDY, state=state,
+                      columns=200, rows=40) as screen:
+        screen.wait_for(has_prompt)
+        screen.type("king " * 90 + "\n")
+        screen.wait_for(lambda seen: of(seen, "leaves no room") and has_prompt(seen))
+        screen.type("Hi\n")
+        screen.wait_for(lambda seen: of(seen, " tokens in ") == 1 and has_prompt(seen))
+        screen.type("/retry\n")
+        lines = screen.wait_for(lambda seen: of(seen, ">>> /retry") and has_prompt(seen))
+        assert (of(lines, " tokens in "), of(lines, "leaves no room")) == (2, 1), lines
+        screen.type("\x04")
+        assert screen.wait_end() == 0
+
+
 def test_letters_beyond_ascii(cluster):
     """They are edited as one, whatever the locale says, and arrive as they are."""
     asked = "Grüße, König?"
