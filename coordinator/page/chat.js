@@ -188,6 +188,7 @@ export class Chat {
   undoDelete() {
     byId("undo").hidden = true;
     this.talk = this.deleted;
+    this.deleted = undefined;
     this.keep();
     this.open(this.talk);
   }

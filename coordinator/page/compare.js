@@ -195,11 +195,9 @@ export class Compare {
 
   fail(error) {
     this.abort.abort(); // the other one, too
-    this.setState("", "");
-    if (error.name === "AbortError") {
-      this.setState("Stopped.", "");
-      return;
-    }
+    const isStopped = error.name === "AbortError";
+    this.setState(isStopped ? "Stopped." : "", "");
+    if (isStopped) return;
     say(byId("compare-problem"), error.message);
     markWrong(this.form, error.field);
   }

@@ -1,11 +1,15 @@
 // A request as a command for a terminal and as a program, to be copied from the page. Keys are not
-// part of it: OUTRIDER_KEY stands in for one where the server wants one.
-import {key} from "./api.js";
-import {button, copyText} from "./dom.js";
+// part of it: OUTRIDER_API_KEY stands in for one where the server wants one.
+import {button, byId, copyText} from "./dom.js";
 import {toJson} from "./form.js";
 
 // Parameters that OpenAI's client knows; it sends others as extra_body.
 const KNOWN = ["model", "prompt", "messages", "max_tokens", "temperature", "top_p", "seed", "stop"];
+
+// Also of a browser that sends the key as a password, which it does not show.
+function needsKey() {
+  return !byId("key-box").hidden;
+}
 
 function addressOf(path) {
   return new URL(path, location.href).href;
@@ -17,7 +21,7 @@ function quoted(text) {
 
 export function curlOf(path, body) {
   const lines = [`curl ${quoted(addressOf(path))}`, "-H 'Content-Type: application/json'"];
-  if (key()) lines.push('-H "Authorization: Bearer $OUTRIDER_KEY"');
+  if (needsKey()) lines.push('-H "Authorization: Bearer $OUTRIDER_API_KEY"');
   lines.push(`-d ${quoted(toJson(body, 2))}`);
   return `${lines.join(" \\\n    ")}\n`;
 }
@@ -46,8 +50,8 @@ export function pythonOf(path, body) {
   const others = Object.fromEntries(Object.entries(body).filter(([name]) => !KNOWN.includes(name)));
   if (Object.keys(others).length) named.push(["extra_body", others]);
   const fields = named.map(([name, value]) => `    ${name}=${literal(value, "    ")},\n`).join("");
-  const api_key = key() ? 'os.environ["OUTRIDER_KEY"]' : '"none"';
-  return `${key() ? "import os\n\n" : ""}from openai import OpenAI\n\n` +
+  const api_key = needsKey() ? 'os.environ["OUTRIDER_API_KEY"]' : '"none"';
+  return `${needsKey() ? "import os\n\n" : ""}from openai import OpenAI\n\n` +
     `client = OpenAI(base_url=${JSON.stringify(addressOf("v1"))}, api_key=${api_key})\n` +
     `answer = client.${isChat ? "chat.completions" : "completions"}.create(\n${fields})\n` +
     `print(answer.choices[0].${isChat ? "message.content" : "text"})\n`;

@@ -6,7 +6,7 @@ import {copyButton} from "./snippets.js";
 import {TokenList} from "./tokens.js";
 
 export class Turn {
-  // actions: edit(turn, text, isSent), regenerate(turn); each is left out where it makes no sense.
+  // actions: edit(turn, text, isSent), and of the last answer regenerate().
   constructor(message, number, actions) {
     this.message = message;
     this.actions = actions;
@@ -25,11 +25,10 @@ export class Turn {
   addTools(number) {
     const {actions, tools} = this;
     const label = (verb) => ({"aria-label": `${verb} message ${number}`});
-    tools.append(copyButton("Copy", () => this.message.content, label("Copy")));
     this.editButton = button("Edit", () => this.edit(), label("Edit"));
-    tools.append(this.editButton);
+    tools.append(copyButton("Copy", () => this.message.content, label("Copy")), this.editButton);
     if (actions.regenerate) {
-      tools.append(button("Regenerate", () => actions.regenerate(this), label("Regenerate")));
+      tools.append(button("Regenerate", actions.regenerate, label("Regenerate")));
     }
   }
 
@@ -42,18 +41,16 @@ export class Turn {
 
   // An answer that came while this page is open can show its guesses in place of its layout.
   setAnswer(answer) {
-    const toggle = button("Guesses", () => {
-      const isShown = toggle.getAttribute("aria-pressed") === "true";
-      toggle.setAttribute("aria-pressed", String(!isShown));
-      this.showTokens(isShown ? undefined : answer);
-    }, {"aria-pressed": "false", "aria-label": "Show the guesses of this answer"});
-    this.editButton.before(toggle);
+    this.toggle = button("Guesses", () => this.showTokens(this.tokens ? undefined : answer),
+      {"aria-pressed": "false", "aria-label": "Show the guesses of this answer"});
+    this.editButton.before(this.toggle);
   }
 
   showTokens(answer) {
     this.tokens?.remove();
     this.tokens = undefined;
     this.body.hidden = Boolean(answer);
+    this.toggle?.setAttribute("aria-pressed", String(this.body.hidden));
     if (!answer) return;
     this.tokens = make("div", {class: "tokens marked", role: "listbox",
       "aria-label": "Answer with its guesses"});

@@ -180,6 +180,13 @@ class Chat(BrowserTest):
         self.tool(2, "Guesses")
         self.assertEqual(self.count(".turn .tokens"), 0)
         self.assertTrue(page.is_shown(".turn:nth-child(2) .body"))
+        self.tool(2, "Guesses")
+        self.tool(2, "Edit")
+        self.tool(2, "Cancel")
+        self.assertEqual(page.evaluate("document.querySelector('[aria-pressed]').ariaPressed"),
+                         "false")
+        self.tool(2, "Guesses")
+        self.assertEqual(self.count(".turn .tokens .token"), 16)
 
     def test_stop(self):
         page = self.page
@@ -210,6 +217,9 @@ class Chat(BrowserTest):
         page.click("#undo-delete")
         self.assertEqual(sorted(page.evaluate(titles)), ["Of a fox.", "Of a hen."])
         self.assertEqual(self.texts()[0], "Of a fox.")
+        self.ask("And then?", 4)
+        self.assertEqual([one[1] for one in self.contents()][2:], ["And then?", self.served(
+            [{"role": role, "content": text} for role, text in self.contents()[:3]])])
 
     def test_two_tabs(self):
         """A conversation that goes on in one tab does so in the other one, too."""

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -202,8 +203,24 @@ class Keys(unittest.TestCase):
         page.wait("document.querySelectorAll('#answer .token').length === 8", "a text", SECONDS)
         self.assertEqual(page.problems, [])
         self.assertEqual([what for what in page.failures if what[1] != 401], [])
+        self.check_copied_request(page)
         self.check_wrong_key(page)
         page.close()
+
+    def check_copied_request(self, page):
+        """A copied command reads a key from the environment, though the page has a password."""
+        page.evaluate("window.copied = []; Object.defineProperty(navigator, 'clipboard', {value: "
+                      "{writeText: async (text) => { copied.push(text); }}})")
+        for i in (1, 2):
+            page.evaluate("[...document.querySelectorAll('#answer-tools button')].find((own) => "
+                          f"own.textContent === 'Copy as {('curl', 'Python')[i - 1]}').click()")
+            page.wait(f"copied.length === {i}", "it is copied")
+        as_curl, as_python = page.evaluate("copied")
+        done = subprocess.run(["bash", "-c", as_curl.replace("curl ", "curl -sS ", 1)], check=True,
+                              capture_output=True, text=True, timeout=SECONDS,
+                              env={**os.environ, "OUTRIDER_API_KEY": self.KEY})
+        self.assertEqual(json.loads(done.stdout)["usage"]["completion_tokens"], 8)
+        self.assertIn('api_key=os.environ["OUTRIDER_API_KEY"]', as_python)
 
     def check_wrong_key(self, page):
         """A key that is entered at the top is taken in place of the password."""
