@@ -405,3 +405,70 @@ static inline void fill(struct text *text, int seed)
         text->tokens[i] = (i * 13 + seed * 101 + 7) % VOCAB;
     }
 }
+
+/* ---- what holds of every head ---- */
+
+/* Checks drafts of ragged texts, of which all and some and none stay. */
+static inline void check_company(void)
+{
+    static const int stays[] = {0, GUESSES, 1, 2, 0, GUESSES, 3, 1, GUESSES};
+    struct text texts[LANES];
+    struct guess_tree drafts[LANES];
+    for (int i = 0; i < LANES; i++) {
+        fill(&texts[i], i);
+        begin(&texts[i], i, FIRST + 9 * i); /* across the end of a KV block, too */
+    }
+    for (int round = 0; round < (int)(sizeof stays / sizeof *stays); round++) {
+        int n = round % LANES + 1; /* company changes */
+        for (int i = 0; i < n; i++) {
+            show(&texts[i], 1 + round);
+        }
+        propose_all(texts, n, drafts, NULL);
+        for (int i = 0; i < n; i++) {
+            check_draft(&texts[i], &drafts[i]);
+            if (w.head->block.size > 0) {
+                ck_assert_int_eq(texts[i].seq->n_draft_kv[0], texts[i].n);
+            }
+            accept(&texts[i], &drafts[i], stays[(round + i) % 9]);
+        }
+        arena_reset(&w.arena);
+    }
+    for (int i = 0; i < LANES; i++) {
+        end(&texts[i]);
+    }
+}
+
+/* Checks guesses after siblings of the first two guesses, and after one of these. */
+static inline void check_growth(void)
+{
+    static const struct growth growth = {.n = 5, .parents = {-1, -1, -2, 0, -4}};
+    struct text text;
+    struct guess_tree draft, plan;
+    growth_plan(GUESSES, NULL, &growth, &plan);
+    fill(&text, 3);
+    begin(&text, 0, 14);
+    for (int round = 0; round < 6; round++) {
+        show(&text, LENGTH);
+        propose_all(&text, 1, &draft, &plan);
+        ck_assert_int_eq(guess_tree_count(&draft, GUESS_GROWN), growth.n);
+        check_draft(&text, &draft);
+        accept(&text, &draft, round % 3);
+        arena_reset(&w.arena);
+    }
+    end(&text);
+}
+
+/* Checks the draft of a text of n tokens, n_known of which others have read, and publishes its
+ * KV. */
+static inline void check_beginning(struct text *text, int slot, int n, int n_known)
+{
+    struct guess_tree draft;
+    begin(text, slot, n);
+    ck_assert_int_eq(text->seq->n_draft_kv[0], n_known);
+    show(text, LENGTH);
+    propose_all(text, 1, &draft, NULL);
+    check_draft(text, &draft);
+    accept(text, &draft, 2);
+    show(text, LENGTH); /* what was read is published */
+    arena_reset(&w.arena);
+}

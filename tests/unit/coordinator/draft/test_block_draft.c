@@ -83,31 +83,9 @@ static void clear_up(void)
 
 START_TEST(guesses_are_those_of_a_text_read_at_once)
 {
-    static const int stays[] = {0, GUESSES, 1, 2, 0, GUESSES, 3, 1, GUESSES};
-    struct text texts[LANES];
-    struct guess_tree drafts[LANES];
     setup(_i % N_HEADS);
     if (_i >= N_HEADS) give_projection(); /* which it does not ask for */
-    for (int i = 0; i < LANES; i++) {
-        fill(&texts[i], i);
-        begin(&texts[i], i, FIRST + 9 * i); /* ragged: across the end of a KV block, too */
-    }
-    for (int round = 0; round < (int)(sizeof stays / sizeof *stays); round++) {
-        int n = round % LANES + 1; /* company changes */
-        for (int i = 0; i < n; i++) {
-            show(&texts[i], 1 + round);
-        }
-        propose_all(texts, n, drafts, NULL);
-        for (int i = 0; i < n; i++) {
-            check_draft(&texts[i], &drafts[i]);
-            ck_assert_int_eq(texts[i].seq->n_draft_kv[0], texts[i].n);
-            accept(&texts[i], &drafts[i], stays[(round + i) % 9]);
-        }
-        arena_reset(&w.arena);
-    }
-    for (int i = 0; i < LANES; i++) {
-        end(&texts[i]);
-    }
+    check_company();
     clear_up();
 }
 END_TEST
@@ -136,26 +114,10 @@ START_TEST(how_many_are_wanted_changes_no_guess)
 }
 END_TEST
 
-/* After siblings of the first two guesses, and after one of these. */
-static const struct growth growth = {.n = 5, .parents = {-1, -1, -2, 0, -4}};
-
 START_TEST(guesses_after_siblings_are_those_of_their_places)
 {
-    struct text text;
-    struct guess_tree draft, plan;
     setup(_i);
-    growth_plan(GUESSES, NULL, &growth, &plan);
-    fill(&text, 3);
-    begin(&text, 0, 14);
-    for (int round = 0; round < 6; round++) {
-        show(&text, LENGTH);
-        propose_all(&text, 1, &draft, &plan);
-        ck_assert_int_eq(guess_tree_count(&draft, GUESS_GROWN), growth.n);
-        check_draft(&text, &draft);
-        accept(&text, &draft, round % 3);
-        arena_reset(&w.arena);
-    }
-    end(&text);
+    check_growth();
     clear_up();
 }
 END_TEST
@@ -167,20 +129,12 @@ START_TEST(equal_beginnings_are_read_once)
     enum { N = 33, N_TEXTS = 4 };
     static const int n_known[N_TEXTS] = {0, 33, 0, 17};
     struct text texts[N_TEXTS];
-    struct guess_tree draft;
     setup(_i);
     for (int i = 0; i < N_TEXTS; i++) {
         fill(&texts[i], 5);
         if (i == 2) texts[i].tokens[0]++;
         if (i == 3) texts[i].tokens[20]++; /* in the second KV block */
-        begin(&texts[i], i, N);
-        ck_assert_int_eq(texts[i].seq->n_draft_kv[0], n_known[i]);
-        show(&texts[i], LENGTH);
-        propose_all(&texts[i], 1, &draft, NULL);
-        check_draft(&texts[i], &draft);
-        accept(&texts[i], &draft, 2);
-        show(&texts[i], LENGTH); /* what was read is published */
-        arena_reset(&w.arena);
+        check_beginning(&texts[i], i, N, n_known[i]);
     }
     for (int i = 0; i < N_TEXTS; i++) {
         end(&texts[i]);

@@ -32,55 +32,18 @@ static void setup(int head)
 
 START_TEST(guesses_are_those_of_a_text_read_at_once)
 {
-    static const int stays[] = {0, GUESSES, 1, 2, 0, GUESSES, 3, 1, GUESSES};
-    struct text texts[LANES];
-    struct guess_tree drafts[LANES];
     setup(_i % N_HEADS);
     if (_i >= N_HEADS) give_projection();
-    for (int i = 0; i < LANES; i++) {
-        fill(&texts[i], i);
-        begin(&texts[i], i, FIRST + 9 * i); /* ragged: across the end of a block, too */
-    }
-    for (int round = 0; round < (int)(sizeof stays / sizeof *stays); round++) {
-        int n = round % LANES + 1; /* company changes */
-        for (int i = 0; i < n; i++) {
-            show(&texts[i], 1 + round);
-        }
-        propose_all(texts, n, drafts, NULL);
-        for (int i = 0; i < n; i++) {
-            check_draft(&texts[i], &drafts[i]);
-            accept(&texts[i], &drafts[i], stays[(round + i) % 9]);
-        }
-        arena_reset(&w.arena);
-    }
-    for (int i = 0; i < LANES; i++) {
-        end(&texts[i]);
-    }
+    check_company();
     teardown();
 }
 END_TEST
 
-/* After siblings of the first two guesses, and after one of these. */
-static const struct growth growth = {.n = 5, .parents = {-1, -1, -2, 0, -4}};
-
 START_TEST(guesses_after_siblings_read_the_outputs_of_their_paths)
 {
-    struct text text;
-    struct guess_tree draft, plan;
     setup(_i % N_HEADS);
     if (_i >= N_HEADS) give_projection();
-    growth_plan(GUESSES, NULL, &growth, &plan);
-    fill(&text, 3);
-    begin(&text, 0, 14);
-    for (int round = 0; round < 6; round++) {
-        show(&text, LENGTH);
-        propose_all(&text, 1, &draft, &plan);
-        ck_assert_int_eq(guess_tree_count(&draft, GUESS_GROWN), growth.n);
-        check_draft(&text, &draft);
-        accept(&text, &draft, round % 3);
-        arena_reset(&w.arena);
-    }
-    end(&text);
+    check_growth();
     teardown();
 }
 END_TEST
@@ -91,19 +54,11 @@ START_TEST(equal_beginnings_are_read_once)
 {
     enum { N = 40 };
     struct text texts[3];
-    struct guess_tree draft;
     setup(0);
     for (int i = 0; i < 3; i++) {
         fill(&texts[i], 5);
         if (i == 2) texts[i].tokens[0]++;
-        begin(&texts[i], i, N);
-        ck_assert_int_eq(texts[i].seq->n_draft_kv[0], i == 1 ? 33 : 0);
-        show(&texts[i], LENGTH);
-        propose_all(&texts[i], 1, &draft, NULL);
-        check_draft(&texts[i], &draft);
-        accept(&texts[i], &draft, 2);
-        show(&texts[i], LENGTH); /* what was read is published */
-        arena_reset(&w.arena);
+        check_beginning(&texts[i], i, N, i == 1 ? 33 : 0);
     }
     for (int i = 0; i < 3; i++) {
         end(&texts[i]);
