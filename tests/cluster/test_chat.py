@@ -19,6 +19,7 @@ from screen import Screen
 
 TARGET = os.path.join(TALES, "target")
 SLOW = "synthetic:qwen2.5-0.5b,seed=1,layers=8,vocab=512"
+ENDLESS = ["-n", "20000", "--ignore-eos"]  # minutes, whatever the machine
 GREEDY = ["--temperature", "0"]
 SYSTEM = "You tell tales."
 ASKED = "Who is the king?"
@@ -176,7 +177,7 @@ def test_wrong_command_lines(cluster):
 
 def test_a_server_that_dies_in_the_middle(cluster):
     with Cluster(cluster.build, target=SLOW, draft=None) as slow:
-        process = slow.popen("chat", "-n", "1000", "--ignore-eos", stdin=subprocess.PIPE,
+        process = slow.popen("chat", *ENDLESS, stdin=subprocess.PIPE,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
             process.stdin.write(b"Once upon a time\nnot asked any more\n")
@@ -202,6 +203,10 @@ def screen_of(cluster, *args, state, columns=80, rows=24, **environment):
 
 def has_prompt(lines):
     return lines[-1] == ">>>"
+
+
+def is_answering(lines):
+    return len(lines[-1]) > 8 and not lines[-1].startswith((">>>", "outrider: "))
 
 
 def test_the_screen_of_a_conversation(cluster):
@@ -316,11 +321,10 @@ def test_colours_of_guesses(cluster):
 def test_ctrl_c_stops_the_answer_alone(cluster):
     with Cluster(cluster.build, target=SLOW, draft=None) as slow, \
             tempfile.TemporaryDirectory() as state, \
-            screen_of(slow, "-n", "1000", "--ignore-eos", *GREEDY, state=state) as screen:
+            screen_of(slow, *ENDLESS, *GREEDY, state=state) as screen:
         screen.wait_for(has_prompt)
         screen.type("Once upon a time\n")
-        screen.wait_for(lambda seen: not has_prompt(seen) and len(seen[-1]) > 8 and
-                        not seen[-1].startswith(">>>"))
+        screen.wait_for(is_answering)
         screen.type("\x03")
         lines = screen.wait_for(has_prompt)
         assert "stopped; /retry asks again" in lines, lines
@@ -328,17 +332,16 @@ def test_ctrl_c_stops_the_answer_alone(cluster):
         assert described["load"]["ends"]["length"] == 0, described["load"]
         # The next line begins with what was typed meanwhile.
         screen.type("/retry\n")
-        screen.wait_for(lambda seen: seen[-1] != ">>>" and len(seen[-1]) > 8 and
-                        not seen[-1].startswith(">>>"))
+        screen.wait_for(is_answering)
         screen.type("/stat")
         screen.type("\x03")
         screen.wait_for(lambda seen: seen[-1] == ">>> /stat")
         screen.type("s\n")
-        screen.wait_for(lambda seen: "outrider: /stats: there is no answer yet" in seen)
+        screen.wait_for(lambda seen: "outrider: /stats: there is no answer yet" in seen and
+                        has_prompt(seen))
         # A server that is gone is told, and the program goes on.
         screen.type("/retry\n")
-        screen.wait_for(lambda seen: seen[-1] != ">>>" and len(seen[-1]) > 8 and
-                        not seen[-1].startswith(">>>"))
+        screen.wait_for(is_answering)
         slow.coordinator.process.send_signal(signal.SIGKILL)
         screen.wait_for(lambda seen: any("is gone, and the rest of the answer" in line
                                          for line in seen) and has_prompt(seen), timeout=60)

@@ -2,6 +2,7 @@
 # ctest: labels=full libs=client beside=yes timeout=300
 """`outrider demo` against real clusters: texts that are the same, on screens of several widths and
 with a pipe. Usage: test_demo.py BUILD_FOLDER [NAME_PART]"""
+import json
 import os
 import re
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from cluster import Cluster, bound, run_all
+from cluster import Cluster, bound, run_all, wait_until
 from screen import Screen
 
 SLOW = "synthetic:qwen2.5-0.5b,seed=1,layers=8,vocab=512"
@@ -131,11 +132,12 @@ def test_texts_that_differ(cluster):
 
 def test_a_server_that_dies(cluster):
     with Cluster(cluster.build, target=SLOW, draft=SLOW_DRAFT) as slow:
-        process = slow.popen("demo", "--address", slow.address, "-n", "900",
+        process = slow.popen("demo", "--address", slow.address, "-n", "1000",
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE)
         try:
-            assert process.stdout.read(8)
+            wait_until(lambda: json.loads(slow.outrider("describe", "--json").stdout)["load"]
+                       ["running"], 60, "a text is made")
             slow.coordinator.process.send_signal(signal.SIGKILL)
             errors = process.communicate(timeout=bound(30))[1].decode()
         finally:

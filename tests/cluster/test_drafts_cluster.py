@@ -61,20 +61,31 @@ def check_fixed(world, ways, max_tokens):
     world.check(made["model"] == 0 < made["head"], f"with a K of their own: {made}")
 
 
+def plan_until(world, holds, *more):
+    """The guesses of each drafter. Times decide who of them is tried in which planned texts, so
+    there are more texts until it holds."""
+    for _ in range(N_BATCHES):
+        for in_flight in (1, 8):
+            for name in GREEDY_AND_COUPLED:
+                world.texts(name, in_flight=in_flight, max_tokens=100, **PLANNED)
+        made = count(world)
+        if holds(made):
+            break
+    return made
+
+
 def check_planned(world):
     """Both guess: of a new pair, each of them is timed and tried."""
     for flags in (ALONE, []):
         use(world, *flags)
-        for in_flight in (1, 8):
-            for name in GREEDY_AND_COUPLED:
-                world.texts(name, in_flight=in_flight, max_tokens=100, **PLANNED)
-        made, kept = count(world), count(world, "drafter_accepted_tokens_total")
+        made = plan_until(world, lambda made: min(made.values()) > 0)
+        kept = count(world, "drafter_accepted_tokens_total")
         world.check(min(made.values()) > 0 and sum(kept.values()) > 0,
                     f"planned guesses: {made}, of which {kept} stay")
     use(world, "--trees", "dynamic:3,2,1")
-    for way in (PLANNED, {"n_draft": 3}):
-        for name in GREEDY_AND_COUPLED:
-            world.texts(name, in_flight=8, max_tokens=80, **way)
+    plan_until(world, lambda made: made["model"] > 0)
+    for name in GREEDY_AND_COUPLED:
+        world.texts(name, in_flight=8, max_tokens=80, n_draft=3)
     made, n = count(world), count(world, "sibling_tokens_total")
     world.check(n["head"] > 0 < made["model"], f"guesses {made}, siblings {n}")
 

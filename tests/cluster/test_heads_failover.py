@@ -63,6 +63,16 @@ class Heads(FaultTest):
         done = self.world.outrider("generate", *prompt, "-n", str(n_tokens), *GREEDY)
         return self.take(done.returncode, done.stdout, done.stderr)
 
+    def lines(self, event, part=""):
+        return [line for line in self.world.logs()["coordinator.log"].splitlines()
+                if f" {event} " in line and part in line]
+
+    def line_after(self, n, event, part=""):
+        """The line after the first n of these: it may be written a little later than what it tells
+        is seen."""
+        return wait_until(lambda: self.lines(event, part)[n:], 15 * PATIENCE,
+                          f"{event} is logged")[0]
+
     def test_text_ends_and_the_next_group_gets_the_same_guesses(self):
         self.world = world = FarWorld(n_ranks=2, draft=None, coordinator_flags=WITH_HEAD)
         self.addCleanup(world.leave)
@@ -75,20 +85,19 @@ class Heads(FaultTest):
         longer = (prompt + first)[:middle + (middle % BLOCK == 0)]
         rest, later_decisions, _ = self.make(SHORT, *as_option(longer))
         self.assertEqual(rest[:20], first[len(longer) - len(prompt):][:20])
-        for features, flags in (("projected", ["--head", HEAD]), ("plain", [])):
+        for n_lost, (features, flags) in enumerate((("projected", ["--head", HEAD]),
+                                                    ("plain", []))):
             stream = Stream(world, "-n", str(CONTEXT - len(prompt)), *GREEDY[:-1])
             stream.process.stdout.read(100) # characters, which take rounds with guesses
             world.kill_rank(1)
             world.wait_not_serving(PATIENCE)
             self.check_failure(*stream.end(6), "lost rank")
-            ended = [line for line in world.logs()["coordinator.log"].splitlines()
-                     if " job_end " in line][-1]
-            self.assertRegex(ended, 'end="unavailable".* k_mean=[1-4]')
+            self.assertRegex(self.line_after(n_lost, "job_end", 'end="unavailable"'),
+                             " k_mean=[1-4]")
             world.worker_flags = flags
+            n_ready = len(self.lines("target_ready"))
             world.restart_workers()
-            ready = [line for line in world.logs()["coordinator.log"].splitlines()
-                     if " target_ready " in line]
-            self.assertIn(f" features={features} ", ready[-1])
+            self.assertIn(f" features={features} ", self.line_after(n_ready, "target_ready"))
             for ids, wanted in ((longer, (rest, later_decisions)), (prompt, (first, decisions))):
                 *found, counters = self.make(SHORT, *as_option(ids))
                 self.assertEqual(tuple(found), wanted)

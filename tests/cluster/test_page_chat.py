@@ -146,7 +146,6 @@ class Chat(BrowserTest):
         before = self.contents()
         self.set(seed="8")
         self.tool(4, "Regenerate")
-        page.wait("document.querySelector('#send').disabled", "it is asked again")
         self.answered(4)
         self.assertEqual(self.contents()[:3], before[:3])
         self.assertNotEqual(self.contents()[3], before[3])

@@ -125,7 +125,7 @@ def test_on_a_terminal(world, _):
 def interrupted(world, number):
     """Our process and its descendants, after a signal in the middle of an answer."""
     process = subprocess.Popen(
-        dying_with_us(command("run", SLOW, "Once upon a time", "-n", "1000", "--ignore-eos")),
+        dying_with_us(command("run", SLOW, "Once upon a time", "-n", "20000", "--ignore-eos")),
         env=world.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE)
     try:
