@@ -212,3 +212,20 @@ static int group_step(struct group *group, struct step *step, struct slice_row *
     ck_assert(n_refused == 0 || n_refused == group->n_ranks);
     return n_refused ? -1 : n_rows;
 }
+
+/* Runs a step of lanes that want whole rows: logits[n_rows][VOCAB]. Returns the number of rows. */
+static inline int group_logits(struct group *group, const struct step_lane *lanes, int n_lanes,
+                               float *logits)
+{
+    static struct slice_row slices[STEP_ROWS * SLICES_MAX];
+    char refusal[ERROR_TEXT_BYTES] = "";
+    int refused_lane;
+    struct step step = {.n_lanes = n_lanes, .lanes = lanes};
+    int n_rows = group_step(group, &step, slices, refusal, &refused_lane);
+    ck_assert_msg(n_rows >= 0, "%s", refusal);
+    for (int s = 0; s < n_rows * group->n_slices; s++) {
+        float *row = logits + s / group->n_slices * VOCAB;
+        memcpy(row + slices[s].first_id, slices[s].full, (size_t)slices[s].n_cols * sizeof *row);
+    }
+    return n_rows;
+}

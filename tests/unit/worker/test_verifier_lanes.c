@@ -37,20 +37,10 @@ static void tell(struct story_lane *story_lane, int slot, int position, int end,
 static int run_lanes(struct group *group, struct story_lane *const *lanes, int n, float *logits)
 {
     struct step_lane step_lanes[N_SLOTS];
-    struct slice_row slices[N_SLOTS * SLICES_MAX];
-    char refusal[ERROR_TEXT_BYTES] = "";
-    int lane;
     for (int i = 0; i < n; i++) {
         step_lanes[i] = lanes[i]->lane;
     }
-    struct step step = {.n_lanes = n, .lanes = step_lanes};
-    int n_rows = group_step(group, &step, slices, refusal, &lane);
-    ck_assert_msg(n_rows >= 0, "%s", refusal);
-    for (int s = 0; s < n_rows * group->n_slices; s++) {
-        float *row = logits + s / group->n_slices * VOCAB;
-        memcpy(row + slices[s].first_id, slices[s].full, (size_t)slices[s].n_cols * sizeof *row);
-    }
-    return n_rows;
+    return group_logits(group, step_lanes, n, logits);
 }
 
 static void check_logits(const float *a, const float *b)

@@ -44,17 +44,7 @@ static void ask_tree(void)
 /* Runs a step with the lane alone; logits[n_rows][VOCAB]. Returns the number of rows. */
 static int run(struct group *group, float *logits)
 {
-    static struct slice_row slices[ROWS * SLICES_MAX];
-    char refusal[ERROR_TEXT_BYTES] = "";
-    int refused_lane;
-    struct step step = {.n_lanes = 1, .lanes = &lane};
-    int n_rows = group_step(group, &step, slices, refusal, &refused_lane);
-    ck_assert_msg(n_rows >= 0, "%s", refusal);
-    for (int s = 0; s < n_rows * group->n_slices; s++) {
-        float *row = logits + s / group->n_slices * VOCAB;
-        memcpy(row + slices[s].first_id, slices[s].full, (size_t)slices[s].n_cols * sizeof *row);
-    }
-    return n_rows;
+    return group_logits(group, &lane, 1, logits);
 }
 
 static void feed(struct group *group, int slot, const int32_t *tokens, int n, const int32_t *blocks,
