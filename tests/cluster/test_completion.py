@@ -143,9 +143,11 @@ class Bash(Completion, unittest.TestCase):
                        "_outrider outrider -- x; printf '%s\\n' \"${COMPREPLY[@]}\"")
             environment = {**os.environ, "PATH": f"{BUILD}/bin:{os.environ['PATH']}"}
             offered = subprocess.run(["bash", "-c", command], env=environment, check=True,
-                                     capture_output=True, encoding="utf-8", timeout=30).stdout
+                                     capture_output=True, encoding="utf-8",
+                                     timeout=bound(30)).stdout
             shown = subprocess.run(words + ["--help"], env=environment, check=True,
-                                   capture_output=True, encoding="utf-8", timeout=30).stdout
+                                   capture_output=True, encoding="utf-8",
+                                   timeout=bound(30)).stdout
             options = re.findall(r"(?m)^ {2}(?:-\S,| {3}) (--[a-z0-9-]+=?)", shown)
             self.assertEqual(sorted({*options} - {"--usage"}), sorted(offered.split()), words)
 

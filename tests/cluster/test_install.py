@@ -5,7 +5,6 @@ there.
 
 Usage: test_install.py BUILD_FOLDER
 """
-import json
 import os
 import shutil
 import subprocess
@@ -15,11 +14,10 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 import skips
-from cluster import SOURCE, Program, free_ports, is_sanitized, wait_until
-from units import Unit
+from cluster import SOURCE, Program, bound, free_ports, is_sanitized, wait_until
+from units import Unit, end, reference
 
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
-REFERENCE = os.path.join(SOURCE, "tests", "golden", "tales", "reference_target.json")
 PROGRAMS = ["outrider", "outrider-coordinator", "outrider-group", "outrider-worker"]
 SCRIPTS = {"usr/share/outrider/mpirun/group", "usr/share/outrider/mpirun/one",
            "usr/share/outrider/mpirun/outrider.sbatch", "usr/share/outrider/tls/make-ca"}
@@ -29,7 +27,7 @@ NO_RESTART = 78
 def install(root, prefix):
     done = subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=False,
                           env={**os.environ, "DESTDIR": root}, capture_output=True,
-                          encoding="utf-8", timeout=60)
+                          encoding="utf-8", timeout=bound(60))
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -78,8 +76,9 @@ class Install(unittest.TestCase):
         return os.path.join(self.root, name)
 
     def run_program(self, name, *arguments):
-        return subprocess.run([self.path(name), *arguments], capture_output=True, timeout=30,
-                              stdin=subprocess.DEVNULL, encoding="utf-8", check=False)
+        return subprocess.run([self.path(name), *arguments], capture_output=True,
+                              timeout=bound(30), stdin=subprocess.DEVNULL, encoding="utf-8",
+                              check=False)
 
     def test_the_files(self):
         self.assertEqual(sorted(files_of(self.root)), sorted(expected()))
@@ -118,8 +117,7 @@ class Install(unittest.TestCase):
 
     def test_the_units_serve_the_models_beside_them(self):
         """Their commands with their options, in this tree in place of / and at free ports."""
-        with open(REFERENCE, encoding="utf-8") as file:
-            wanted = json.load(file)["prompts"][0]
+        words, text = reference()
         run = tempfile.mkdtemp(prefix="outrider-")
         started = []
         grpc = free_ports(2)
@@ -138,13 +136,9 @@ class Install(unittest.TestCase):
             address = f"127.0.0.1:{grpc}"
             wait_until(lambda: self.run_program("usr/bin/outrider", "health", "--address",
                                                 address).returncode == 0, 30, "it serves")
-            done = self.run_program("usr/bin/outrider", "generate", "--address", address, "--quiet",
-                                    "-n", str(len(wanted["greedy_ids"])), "--temperature", "0",
-                                    wanted["text"])
-            self.assertEqual((done.returncode, done.stdout), (0, wanted["greedy_text"]))
-            for program in reversed(started):
-                program.process.terminate()
-                self.assertEqual(program.wait(20), 0, program.log())
+            done = self.run_program("usr/bin/outrider", *words, "--address", address)
+            self.assertEqual((done.returncode, done.stdout), (0, text))
+            end(started)
         finally:
             for program in started:
                 program.stop()

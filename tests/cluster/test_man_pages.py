@@ -16,14 +16,15 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 import skips
+from cluster import bound
 
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
 PROGRAMS = ["outrider", "outrider-coordinator", "outrider-worker", "outrider-group"]
 
 
 def run(*command, **more):
-    return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=30, check=False,
-                          stdin=subprocess.DEVNULL, **more)
+    return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=bound(30),
+                          check=False, stdin=subprocess.DEVNULL, **more)
 
 
 def call(words, *more):

@@ -8,7 +8,6 @@ Usage: test_package.py BUILD_FOLDER
 It needs root, and the network for Debian's packages.
 """
 import glob
-import json
 import os
 import shutil
 import subprocess
@@ -19,11 +18,10 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 import booted
 import skips
-from cluster import SOURCE, Program, free_ports, is_sanitized, wait_until
-from units import Unit
+from cluster import Program, free_ports, is_sanitized, wait_until
+from units import Unit, end, reference
 
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
-REFERENCE = os.path.join(SOURCE, "tests", "golden", "tales", "reference_target.json")
 # Nobody's files: lists and logs of apt and dpkg, and what ldconfig and others keep.
 NOT_OURS = ("run", "var/lib/dpkg", "var/lib/apt", "var/log", "var/cache", "etc/ld.so.cache", "tmp",
             "proc", "dev", "etc/passwd-", "etc/group-", "etc/shadow-", "etc/gshadow-")
@@ -106,8 +104,7 @@ class Package(unittest.TestCase):
 
     def check_it_serves(self):
         """The units' commands, as a user without rights, at free ports."""
-        with open(REFERENCE, encoding="utf-8") as file:
-            wanted = json.load(file)["prompts"][0]
+        words, text = reference()
         run_folder = os.path.join(self.root, "run", "outrider")
         os.mkdir(run_folder, 0o700)
         os.chown(run_folder, 4242, 4242)
@@ -130,13 +127,9 @@ class Package(unittest.TestCase):
                                        os.path.join(self.folder, f"{name}.log"),
                                        {**unit.options, **ports}))
             wait_until(serves, 60, "it serves")
-            done = run(*self.inside(*USER, "outrider", "generate", "--quiet", "-n",
-                                    str(len(wanted["greedy_ids"])), "--temperature", "0",
-                                    wanted["text"]), **client)
-            self.assertEqual((done.returncode, done.stdout), (0, wanted["greedy_text"]))
-            for program in reversed(started):
-                program.process.terminate()
-                self.assertEqual(program.wait(20), 0, program.log())
+            done = run(*self.inside(*USER, "outrider", *words), **client)
+            self.assertEqual((done.returncode, done.stdout), (0, text))
+            end(started)
         finally:
             for program in started:
                 program.stop()
@@ -189,12 +182,9 @@ class Package(unittest.TestCase):
         return self.call("systemctl", "show", "--value", "-p", key, f"outrider-{unit}").strip()
 
     def check_answers(self):
-        with open(REFERENCE, encoding="utf-8") as file:
-            wanted = json.load(file)["prompts"][0]
+        words, text = reference()
         wait_until(lambda: self.machine.run("outrider", "health").returncode == 0, 60, "it serves")
-        text = self.call("outrider", "generate", "--quiet", "-n", str(len(wanted["greedy_ids"])),
-                         "--temperature", "0", wanted["text"])
-        self.assertEqual(text, wanted["greedy_text"])
+        self.assertEqual(self.call("outrider", *words), text)
 
     def check_units(self):
         units = ["outrider-group", "outrider-coordinator"]

@@ -14,7 +14,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 import skips
-from cluster import SOURCE
+from cluster import SOURCE, bound
 
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
 UNITS = ("outrider-group.service", "outrider-coordinator.service")
@@ -83,13 +83,13 @@ class Units(unittest.TestCase):
             with self.subTest(name):
                 self.assertLessEqual({*options}, {*known})
                 done = subprocess.run([command, "--check"], env={**os.environ, **options},
-                                      capture_output=True, encoding="utf-8", timeout=30)
+                                      capture_output=True, encoding="utf-8", timeout=bound(30))
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def options_of(self, program):
         table = subprocess.run([os.path.join(BUILD, "bin", f"outrider-{program}"),
                                 "--options-as=table"], capture_output=True, encoding="utf-8",
-                               timeout=30, check=True).stdout
+                               timeout=bound(30), check=True).stdout
         return re.findall(r"^option\t--(\S+)", table, re.M)
 
 

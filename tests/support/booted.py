@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import ClusterError, wait_until
+from cluster import ClusterError, bound, wait_until
 
 GROUP = f"outrider-test-{os.getpid()}"
 # $1 the root, $2 v1 or v2. The group that this is in becomes the root of all groups in there.
@@ -60,7 +60,7 @@ def refusal():
     if not os.access(hierarchy()[1], os.W_OK):
         return f"no control group can be made in {hierarchy()[1]}"
     done = subprocess.run(["unshare", *NAMESPACES, "mount", "-t", "proc", "proc", "/proc"],
-                          capture_output=True, encoding="utf-8", timeout=30, check=False)
+                          capture_output=True, encoding="utf-8", timeout=bound(30), check=False)
     return f"the kernel refuses namespaces: {done.stderr.strip()}" if done.returncode else None
 
 
@@ -108,7 +108,7 @@ class Booted:
         return subprocess.run(
             ["nsenter", "--target", str(self.init()), "--mount", "--pid", "--uts", "--ipc", "--net",
              "--cgroup", "--root", "--wd", *command], capture_output=True, encoding="utf-8",
-            stdin=subprocess.DEVNULL, timeout=120, check=False, **more)
+            stdin=subprocess.DEVNULL, timeout=bound(120), check=False, **more)
 
     def __exit__(self, *_):
         if self.starter.poll() is None:
@@ -116,7 +116,7 @@ class Booted:
                 os.kill(self.init(), signal.SIGKILL)
             else:
                 self.starter.kill()
-        self.starter.wait(60)
+        self.starter.wait(bound(60))
         wait_until(self.remove_groups, 30, "the control groups are empty")
 
     def remove_groups(self):

@@ -1,6 +1,28 @@
-"""Reads units of an installation, for tests that start their programs in place of systemd."""
+"""Reads units of an installation, for tests that start their programs in place of systemd, and says
+which text these have to write."""
+import json
 import os
 import re
+
+from cluster import SOURCE
+
+REFERENCE = os.path.join(SOURCE, "tests", "golden", "tales", "reference_target.json")
+
+
+def reference():
+    """A call of `outrider generate`, and what it has to print where the tales target is served."""
+    with open(REFERENCE, encoding="utf-8") as file:
+        wanted = json.load(file)["prompts"][0]
+    return (["generate", "--quiet", "-n", str(len(wanted["greedy_ids"])), "--temperature", "0",
+             wanted["text"]], wanted["greedy_text"])
+
+
+def end(started):
+    """Ends programs (cluster.Program), the last one first; each has to end well."""
+    for program in reversed(started):
+        program.process.terminate()
+        status = program.wait(20)
+        assert status == 0, f"{program.name} ended with status {status}: {program.log()}"
 
 
 class Unit:
