@@ -12,12 +12,11 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 import block_head
 from generations import Report, order, side_by_side
-from matrix import GREEDY_AND_COUPLED, PLANNED
-from matrix_texts import SOME, decide
+from matrix_texts import decide
 from plain_texts import KINDS, PlainTexts
-from test_heads_cluster import (LITTLE_DRAFT, ONE_THREAD, SMALL, check_context, check_decisions,
-                                check_distribution, check_planned, check_reuse, check_texts,
-                                check_trees, run_world, use)
+from test_heads_cluster import (ONE_THREAD, SMALL, check_context, check_decisions,
+                                check_distribution, check_little, check_planned, check_reuse,
+                                check_texts, check_trees, check_two_ranks, run_world, use)
 
 # The most that each makes in a round is among them.
 TEXT_K = {"greedy": (1, 4, 16), "coupled at 0.7": (5,), "coupled at 1": (3, 8)}
@@ -63,26 +62,12 @@ def near_one(world, heads, made):
 
 def near_two(world, heads, made):
     for head in heads:
-        use(world, head)
-        check_texts(world, TWO_RANKS_K, 60)
-        made[head, "two ranks"] = decide(world.cluster, ways=SOME)
-        use(world, head, "--trees", "dynamic:3,2,1")
-        world.texts("coupled at 1", lambda total: 0 < total.siblings_accepted < total.siblings,
-                    in_flight=8, max_tokens=60, n_draft=3)
+        check_two_ranks(world, head, made, TWO_RANKS_K)
 
 
 def near_little(world, heads, made):
-    """Texts lose their places again and again."""
     for head in heads:
-        for flags in ([], LITTLE_DRAFT, [*LITTLE_DRAFT, "--trees", "3,2,1"]):
-            use(world, head, *flags)
-            n = sum(world.texts(name, in_flight=12, n_draft=4).preemptions +
-                    world.texts(name, in_flight=12, **PLANNED).preemptions
-                    for name in GREEDY_AND_COUPLED)
-            world.check(n > 0, f"{n} times a text lost its place")
-        for flags in ([], LITTLE_DRAFT):
-            use(world, head, *flags)
-            made[head, " ".join(["little KV", *flags])] = decide(world.cluster, 12, SOME)
+        check_little(world, head, made)
 
 
 def main(build, part=""):

@@ -16,25 +16,18 @@ import tempfile
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from cluster import TALES, wait_until
+from cluster import TALES, bound, wait_until
 from eagle1 import write_head
-from generations import (DRAFT, TARGET, GenerationCluster, Report, chi_square, exact_pairs,
-                         fit_cells, order, side_by_side)
-from matrix import ALL, GREEDY_AND_COUPLED, PLANNED, Total, World
-from matrix_texts import SAME, SOME, decide, guesses_at
+from generations import DRAFT, TARGET, Report, order, side_by_side
+from matrix import GREEDY_AND_COUPLED, MOST_BATCHES, PLANNED
+from matrix_texts import SOME, decide, guesses_at
 from plain_texts import KINDS, PlainTexts
+from test_heads_cluster import (LITTLE_DRAFT, N_DRAFT, ONE_THREAD, SMALL, check_decisions,
+                                check_fit, check_places, run_world)
 
 HEAD = os.path.join(TALES, "head")
-ONE_THREAD = ["--threads", "1"]
-# So few KV blocks that texts are in each other's way.
-SMALL, LITTLE_DRAFT = ONE_THREAD + ["--kv-tokens", "640"], ["--draft-kv-tokens", "320"]
 ALONE = ["--lookup", "none"]  # nothing but the models guesses
 TEXT_K = {"greedy": (1, 4, 16), "coupled at 0.7": (5,), "coupled at 1": (3,)}
-PROMPT, TOP_K, N_DRAFT = [338], 20, 3
-N_DRAWS = 8000 if ALL else 800
-BATCH = 10000
-P_LEAST = 1e-4
-N_BATCHES = 40
 
 
 def use(world, *flags):
@@ -44,7 +37,7 @@ def use(world, *flags):
 
 def count(world, family="drafter_tokens_total"):
     """{drafter: tokens} of the models."""
-    with urllib.request.urlopen(f"{world.cluster.url}/metrics", timeout=30) as page:
+    with urllib.request.urlopen(f"{world.cluster.url}/metrics", timeout=bound(30)) as page:
         lines = page.read().decode().splitlines()
     return {name: sum(float(line.split()[-1]) for line in lines if f"outrider_{family}{{" in line
                       and f'drafter="{name}"' in line) for name in ("model", "head")}
@@ -61,29 +54,16 @@ def check_fixed(world, ways, max_tokens):
     world.check(made["model"] == 0 < made["head"], f"with a K of their own: {made}")
 
 
-def plan_until(world, holds, *more):
-    """The guesses of each drafter. Times decide who of them is tried in which planned texts, so
-    there are more texts until it holds."""
-    for _ in range(N_BATCHES):
-        for in_flight in (1, 8):
-            for name in GREEDY_AND_COUPLED:
-                world.texts(name, in_flight=in_flight, max_tokens=100, **PLANNED)
-        made = count(world)
-        if holds(made):
-            break
-    return made
-
-
 def check_planned(world):
     """Both guess: of a new pair, each of them is timed and tried."""
     for flags in (ALONE, []):
         use(world, *flags)
-        made = plan_until(world, lambda made: min(made.values()) > 0)
-        kept = count(world, "drafter_accepted_tokens_total")
+        world.plan_until(lambda _: min(count(world).values()) > 0, max_tokens=100)
+        made, kept = count(world), count(world, "drafter_accepted_tokens_total")
         world.check(min(made.values()) > 0 and sum(kept.values()) > 0,
                     f"planned guesses: {made}, of which {kept} stay")
     use(world, "--trees", "dynamic:3,2,1")
-    plan_until(world, lambda made: made["model"] > 0)
+    world.plan_until(lambda _: count(world)["model"] > 0, max_tokens=80)
     for name in GREEDY_AND_COUPLED:
         world.texts(name, in_flight=8, max_tokens=80, n_draft=3)
     made, n = count(world), count(world, "sibling_tokens_total")
@@ -108,28 +88,14 @@ def check_reuse(world):
                 f"{load['draft_prompt_tokens_reused']} tokens of prompts were read before")
 
 
-def check_distribution(world, build, first_seed, title, **way):
-    exact = exact_pairs(build, PROMPT, TOP_K)
-    done = []
-    while len(done) < N_DRAWS:
-        done += world.cluster.generate([order(
-            PROMPT, repeat=min(BATCH, N_DRAWS - len(done)), seed=first_seed + len(done),
-            max_tokens=N_DRAFT + 2, temperature=1, top_k=TOP_K, ignore_eos=1, **way)])
-    n_kept, n_made = (sum(one[key] for one in done) for key in ("accepted", "drafted"))
-    fit = chi_square(build, "fit", fit_cells([tuple(one["ids"][:2]) for one in done], exact))
-    world.check(fit["p_value"] > P_LEAST and 0 < n_kept < n_made,
-                f"{title}: chi-square {fit['chi_square']:.1f} over {fit['cells']} cells, p = "
-                f"{fit['p_value']:.3g}; {n_kept} of {n_made} guesses stay")
-
-
 def check_distributions(world, build):
     """Texts with a K of their own, and planned ones, for which both models guess."""
     use(world, *ALONE)
     for rule, seed in (("rejection", 1), ("block", 1000001)):
-        check_distribution(world, build, seed, rule, rule=rule, n_draft=N_DRAFT)
+        check_fit(world, build, seed, rule, rule=rule, n_draft=N_DRAFT)
     use(world, *ALONE)
     for rule, seed in (("rejection", 2000001), ("block", 3000001)):
-        check_distribution(world, build, seed, f"{rule}, planned", rule=rule, **PLANNED)
+        check_fit(world, build, seed, f"{rule}, planned", rule=rule, **PLANNED)
     made = count(world)
     world.check(min(made.values()) > 0, f"planned guesses: {made}")
 
@@ -152,7 +118,7 @@ def check_proof(world):
 
 
 def feature_bytes(world):
-    with urllib.request.urlopen(f"{world.cluster.url}/metrics", timeout=30) as page:
+    with urllib.request.urlopen(f"{world.cluster.url}/metrics", timeout=bound(30)) as page:
         return int(re.search(r"^outrider_feature_bytes_total{.*} (\d+)$", page.read().decode(),
                              re.M)[1])
 
@@ -167,25 +133,15 @@ def near_features(world, _):
             world.use("--head", folder, "--head-unchecked", *of_target, *ALONE, draft=draft)
             world.options = f"a head that is never right, {name}"
             grown, before = [], 0
-            while len(grown) < N_BATCHES and (not grown or grown[-1] > 0):
+            while len(grown) < MOST_BATCHES and (not any(grown) or grown[-1] > 0):
                 world.texts("greedy", in_flight=2, max_tokens=100, **PLANNED)
                 sent = feature_bytes(world)
                 grown.append(sent - before)
                 before = sent
-            world.check(grown[0] > 0 == grown[-1], f"bytes of features by batch: {grown}")
+            world.check(any(grown) and grown[-1] == 0, f"bytes of features by batch: {grown}")
             world.texts("coupled at 1", lambda total: total.drafted > 0, in_flight=2, n_draft=4,
                         max_tokens=40)
             world.check(feature_bytes(world) > before, "with a K of their own there are more")
-
-
-def check_decisions(report, title, found, reference):
-    wrong = [" ".join(case) for case, done in found.items() if any(
-        one[key] != other[key] for key in SAME
-        for one, other in zip(done, reference[case], strict=True))]
-    total = Total([one for done in found.values() for one in done])
-    report.check(not wrong and 0 < total.accepted < total.drafted,
-                 f"{title}: the same decisions of {len(found)} rules and K: {total}" +
-                 (f"; they differ for {', '.join(wrong)}" if wrong else ""))
 
 
 # ---- worlds ----
@@ -212,21 +168,11 @@ def near_two(world, made):
 
 
 def near_little(world, made):
-    """Texts lose their places, and what the models have read of them, again and again."""
+    """Texts lose what the models have read of them, too."""
     for flags in ([], LITTLE_DRAFT):
         use(world, *flags)
-        n = sum(world.texts(name, in_flight=12, n_draft=4).preemptions +
-                world.texts(name, in_flight=12, **PLANNED).preemptions
-                for name in GREEDY_AND_COUPLED)
-        world.check(n > 0, f"{n} times a text lost its place")
+        check_places(world)
         made[" ".join(["little KV", *flags])] = decide(world.cluster, 12, SOME)
-
-
-def run_world(report, plain, build, function, name, flags, n_ranks, made):
-    cluster = GenerationCluster(build, n_ranks=n_ranks, worker_flags=flags, http=True, draft=None)
-    with cluster:
-        function(World(report, plain, cluster, name), made)
-    report.note(f"{function.__name__} is done")
 
 
 def main(build, part=""):

@@ -63,10 +63,7 @@ def check_planned(world, head):
     for name in GREEDY_AND_COUPLED:
         world.texts(name, in_flight=8, **PLANNED)
     use(world, head, "--lookup", "none")
-    n_made = 0
-    for in_flight in (1, 8):
-        n_made += sum(world.texts(name, lambda total: total.found == 0, in_flight=in_flight,
-                                  **PLANNED).drafted for name in GREEDY_AND_COUPLED)
+    n_made = world.plan_until(lambda n: n > 0, lambda total: total.found == 0)
     world.check(n_made > 0, f"the head alone makes {n_made} planned guesses")
 
 
@@ -133,22 +130,25 @@ def check_decisions(report, title, found, reference):
                  (f"; they differ for {', '.join(wrong)}" if wrong else ""))
 
 
-def check_distribution(world, build):
+def check_fit(world, build, first_seed, title, **way):
+    """The first tokens of many texts are distributed as the target's, and some guesses stay."""
     exact = exact_pairs(build, PROMPT, TOP_K)
+    done = []
+    while len(done) < N_DRAWS:
+        done += world.cluster.generate([order(
+            PROMPT, repeat=min(BATCH, N_DRAWS - len(done)), seed=first_seed + len(done),
+            max_tokens=N_DRAFT + 2, temperature=1, top_k=TOP_K, ignore_eos=1, **way)])
+    n_kept, n_made = (sum(one[key] for one in done) for key in ("accepted", "drafted"))
+    fit = chi_square(build, "fit", fit_cells([tuple(one["ids"][:2]) for one in done], exact))
+    world.check(fit["p_value"] > P_LEAST and 0 < n_kept < n_made,
+                f"{title}: chi-square {fit['chi_square']:.1f} over {fit['cells']} cells, p = "
+                f"{fit['p_value']:.3g}; total variation of {fit['detectable_tv']:.4f} would be "
+                f"found in 9 of 10 cases; {n_kept} of {n_made} guesses stay")
+
+
+def check_distribution(world, build):
     for rule, first_seed in (("rejection", 1), ("block", 1000001)):
-        done = []
-        while len(done) < N_DRAWS:
-            done += world.cluster.generate([order(
-                PROMPT, repeat=min(BATCH, N_DRAWS - len(done)), seed=first_seed + len(done),
-                max_tokens=N_DRAFT + 2, temperature=1, top_k=TOP_K, n_draft=N_DRAFT, rule=rule,
-                ignore_eos=1)])
-        n_kept = sum(one["accepted"] for one in done)
-        n_made = sum(one["drafted"] for one in done)
-        fit = chi_square(build, "fit", fit_cells([tuple(one["ids"][:2]) for one in done], exact))
-        world.check(fit["p_value"] > P_LEAST and 0 < n_kept < n_made,
-                    f"{rule}: chi-square {fit['chi_square']:.1f} over {fit['cells']} cells, p = "
-                    f"{fit['p_value']:.3g}; total variation of {fit['detectable_tv']:.4f} would be "
-                    f"found in 9 of 10 cases; {n_kept} of {n_made} guesses stay")
+        check_fit(world, build, first_seed, rule, rule=rule, n_draft=N_DRAFT)
 
 
 def check_replay(world, head, folder):
@@ -264,6 +264,31 @@ def check_other_target(report, build, head, folder):
 
 # ---- worlds ----
 
+def check_two_ranks(world, head, made, ways):
+    use(world, head)
+    check_texts(world, ways, 60)
+    made[head, "two ranks"] = decide(world.cluster, ways=SOME)
+    use(world, head, "--trees", "dynamic:3,2,1")
+    world.texts("coupled at 1", lambda total: 0 < total.siblings_accepted < total.siblings,
+                in_flight=8, max_tokens=60, n_draft=3)
+
+
+def check_places(world):
+    """Texts lose their places again and again."""
+    n = sum(world.texts(name, in_flight=12, n_draft=4).preemptions +
+            world.texts(name, in_flight=12, **PLANNED).preemptions for name in GREEDY_AND_COUPLED)
+    world.check(n > 0, f"{n} times a text lost its place")
+
+
+def check_little(world, head, made):
+    for flags in ([], LITTLE_DRAFT, [*LITTLE_DRAFT, "--trees", "3,2,1"]):
+        use(world, head, *flags)
+        check_places(world)
+    for flags in ([], LITTLE_DRAFT):
+        use(world, head, *flags)
+        made[head, " ".join(["little KV", *flags])] = decide(world.cluster, 12, SOME)
+
+
 def near_one(world, heads, made, folder):
     for head in heads:
         use(world, head)
@@ -281,30 +306,17 @@ def near_one(world, heads, made, folder):
 
 def near_two(world, heads, made, _):
     for head in heads:
-        use(world, head)
-        check_texts(world, TWO_RANKS_K, 60)
-        made[head, "two ranks"] = decide(world.cluster, ways=SOME)
-        use(world, head, "--trees", "dynamic:3,2,1")
-        world.texts("coupled at 1", lambda total: 0 < total.siblings_accepted < total.siblings,
-                    in_flight=8, max_tokens=60, n_draft=3)
+        check_two_ranks(world, head, made, TWO_RANKS_K)
 
 
 def near_little(world, heads, made, _):
-    """Texts lose their places again and again, beside a worker that applies the first head's fc."""
+    """Beside a worker that applies the first head's fc."""
     for head in heads:
         use(world, head)
         features = "projected" if head == heads[0] else "plain"
         world.check(f" features={features} " in world.cluster.coordinator.log(),
                     f"the worker sends {features} features")
-        for flags in ([], LITTLE_DRAFT, [*LITTLE_DRAFT, "--trees", "3,2,1"]):
-            use(world, head, *flags)
-            n = sum(world.texts(name, in_flight=12, n_draft=4).preemptions +
-                    world.texts(name, in_flight=12, **PLANNED).preemptions
-                    for name in GREEDY_AND_COUPLED)
-            world.check(n > 0, f"{n} times a text lost its place")
-        for flags in ([], LITTLE_DRAFT):
-            use(world, head, *flags)
-            made[head, " ".join(["little KV", *flags])] = decide(world.cluster, 12, SOME)
+        check_little(world, head, made)
 
 
 def run_world(report, plain, build, function, name, flags, n_ranks, *arguments):

@@ -12,6 +12,7 @@ from plain_texts import ARITHMETIC, KINDS, arithmetic_of
 
 ALL = "OUTRIDER_TEST_LONG" in os.environ
 N_SEEDS = 2 if ALL else 1       # of coupled texts
+MOST_BATCHES = 40               # of planned texts
 FAR_S, FARTHER_S = 0.004, 0.02  # of a link, each way
 PLANNED = {"strategy": "planned", "n_draft": 16}
 GREEDY_AND_COUPLED = ("greedy", "coupled at 1")
@@ -67,3 +68,15 @@ class World:
                    f"{name}, {words}, {in_flight} at once: {total}" +
                    (f"; {n_other} of {len(total.done)} texts differ" if n_other else ""))
         return total
+
+    def plan_until(self, is_enough, holds=lambda total: True, **way):
+        """How many guesses planned texts have, alone and in company. Times decide what the planner
+        tries in which of them, so there are more until is_enough(guesses so far)."""
+        n_made = 0
+        for _ in range(MOST_BATCHES):
+            for in_flight in (1, 8):
+                n_made += sum(self.texts(name, holds, in_flight=in_flight, **PLANNED, **way).drafted
+                              for name in GREEDY_AND_COUPLED)
+            if is_enough(n_made):
+                break
+        return n_made
