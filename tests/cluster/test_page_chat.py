@@ -12,7 +12,7 @@ import sys
 import unittest
 
 sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/support")
-from cluster import wait_until
+from cluster import bound, wait_until
 from page_test import SECONDS, SEED, BrowserTest
 
 TEXT = """# Sorting
@@ -99,7 +99,7 @@ class Chat(BrowserTest):
         body = {"messages": messages, "max_tokens": 16, "seed": int(SEED), "temperature": 0.8}
         done = subprocess.run(["curl", "-sS", f"{self.world.url}/v1/chat/completions", "-d",
                                json.dumps(body)], check=True, capture_output=True, text=True,
-                              timeout=SECONDS)
+                              timeout=bound(SECONDS))
         return json.loads(done.stdout)["choices"][0]["message"]["content"]
 
     def tool(self, turn, name):
@@ -271,7 +271,7 @@ class Chat(BrowserTest):
             page.wait(f"copied.length === {i}", "it is copied")
         as_curl, as_python = page.evaluate("copied")
         done = subprocess.run(["bash", "-c", as_curl.replace("curl ", "curl -sS ", 1)], check=True,
-                              capture_output=True, text=True, timeout=SECONDS)
+                              capture_output=True, text=True, timeout=bound(SECONDS))
         self.assertEqual(json.loads(done.stdout)["choices"][0]["message"]["content"],
                          self.contents()[1][1])
         call = next(node for node in ast.walk(ast.parse(as_python)) if isinstance(node, ast.Call)
@@ -319,7 +319,7 @@ class Chat(BrowserTest):
     def test_model_without_a_template(self):
         page = self.page
         version = subprocess.run(["curl", "-sS", f"{self.world.url}/version"], check=True,
-                                 capture_output=True, text=True, timeout=SECONDS).stdout
+                                 capture_output=True, text=True, timeout=bound(SECONDS)).stdout
         told = json.loads(version)
         told["features"]["chat"] = False
         page.answer("version", 200, json.dumps(told))

@@ -18,7 +18,7 @@ import unittest
 
 sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/support")
 import skips
-from cluster import Cluster
+from cluster import Cluster, bound
 from page_test import BUILD, FILES, PROMPT, SECONDS, BrowserTest, path_of, source_of
 
 FILES_BYTES = 150_000  # as they are; packed, a third of it
@@ -39,7 +39,7 @@ def tearDownModule():
 
 def ask(cluster, path, method="GET", body=None, **headers):
     """Status, headers with names in small letters, and body. Headers are given with _ for -."""
-    connection = http.client.HTTPConnection(cluster.http, timeout=SECONDS)
+    connection = http.client.HTTPConnection(cluster.http, timeout=bound(SECONDS))
     connection.request(method, path, body,
                        {name.replace("_", "-"): value for name, value in headers.items()})
     answer = connection.getresponse()

@@ -44,6 +44,17 @@ def refused(*options, environment=None):
     return done, left
 
 
+def keys_that_differ(folder):
+    """Options with which the coordinator never gets to the workers."""
+    options = []
+    for name in ("worker", "coordinator"):
+        path = os.path.join(folder, name)
+        with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
+            file.write(name * 8)
+        options += [f"--{name}-group-key", path]
+    return options
+
+
 class Serving(unittest.TestCase):
     def check_greeting(self, served, n_ranks=1):
         out, err = served.read("out"), served.read("err")
@@ -126,13 +137,7 @@ class Serving(unittest.TestCase):
 
     def test_what_keeps_the_two_apart_is_said(self):
         with tempfile.TemporaryDirectory(prefix="keys-") as folder:
-            options = []
-            for name in ("worker", "coordinator"):
-                path = os.path.join(folder, name)
-                with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
-                    file.write(name * 8)
-                options += [f"--{name}-group-key", path]
-            with serve(TARGET, *options) as served:
+            with serve(TARGET, *keys_that_differ(folder)) as served:
                 served.wait_said("not serving yet: this group serves those who have its key")
                 self.assertEqual(served.read("out"), "")
                 self.check_end(served)
@@ -176,10 +181,13 @@ class Serving(unittest.TestCase):
             served.wait_gone()
 
     def test_it_can_be_ended_while_it_starts(self):
-        with serve(TARGET, "-T", "2", "--draft", DRAFT) as served:
-            served.wait_said("loading ")
-            self.check_end(served, number=signal.SIGTERM)
-            self.assertEqual(served.read("out"), "")
+        """Its two halves would never meet, so that it has not started before it is ended."""
+        with tempfile.TemporaryDirectory(prefix="keys-") as folder:
+            keys = keys_that_differ(folder)
+            with serve(TARGET, "-T", "2", "--draft", DRAFT, *keys) as served:
+                served.wait_said("loading ")
+                self.check_end(served, number=signal.SIGTERM)
+                self.assertEqual(served.read("out"), "")
 
 
 class Options(unittest.TestCase):
