@@ -24,7 +24,7 @@ TARGET, HEAD = os.path.join(TALES, "target"), os.path.join(TALES, "head")
 WITH_HEAD = ["--head", HEAD, "--head-unchecked", "--tokenizer", TARGET]
 PROMPTS = [PROMPT, "In a dark wood there lived an old",
            "The old woman said to her", "A poor miller had three sons, and"]
-SHORT, LONG, CONTEXT = 60, 500, 1024
+SHORT, LONG, CONTEXT = 60, 800, 1024
 GREEDY = ["--ignore-eos", "--temperature", "0", "-K", "4", "--json"]
 DECISIONS = ("rounds", "drafted", "accepted", "rejections", "accepted_per_position")
 BLOCK = 16
@@ -125,7 +125,7 @@ class Heads(FaultTest):
     def test_texts_that_have_lost_their_place_go_on_with_another_group(self):
         """The coordinator uses one of two groups at a time, and its KV is too little for all."""
         self.world = fleet = Fleet(BUILD, (1, 1), draft=None,
-                                   worker_flags=[*SLOW_STEPS, "--kv-tokens", str(2 * LONG)],
+                                   worker_flags=[*SLOW_STEPS, "--kv-tokens", str(CONTEXT)],
                                    coordinator_flags=[*WITH_HEAD, "--groups", "1"])
         self.addCleanup(fleet._leave, False)
         for group in fleet.groups:
