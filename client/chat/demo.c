@@ -283,8 +283,8 @@ static void print_result(const struct demo *demo)
     } else if (ratio >= 1.05) {
         printf("%.1f times as fast\n", ratio);
     } else {
-        printf("but not faster here (%.2f times as fast): guesses took the time that they saved\n",
-               ratio);
+        printf("but %s faster here (%.2f times as fast): guesses took the time that they saved\n",
+               ratio < 1 ? "not" : "hardly", ratio);
     }
 }
 
