@@ -12,6 +12,8 @@ constexpr unsigned EMULATE_BLOCK_MAX = 1024;
 constexpr size_t EMULATE_SHARED_DEFAULT = 48 * 1024;
 constexpr size_t EMULATE_SHARED_MAX = 227 * 1024;
 
+struct emulate_site;
+
 /* The one lock, for launches, copies and allocations. */
 std::recursive_mutex &emulate_mutex();
 
@@ -51,3 +53,12 @@ void emulate_drain_all();
 cudaError_t emulate_check_capture();
 /* Runs what the legacy stream waits for: the blocking streams and itself. */
 cudaError_t emulate_drain_legacy();
+
+/* bulk.cpp: lets one bulk copy arrive whose barrier is waited for; false: there is none. */
+bool emulate_land_bulk();
+/* False: a copy was under way when the block ended. It is forgotten. */
+bool emulate_is_bulk_over();
+/* kernel.cpp: waits until emulate_wake() is called with the same barrier. */
+void emulate_sleep(const uint64_t *bar, emulate_site site);
+void emulate_wake(const uint64_t *bar);
+bool emulate_is_waited_for(const uint64_t *bar);

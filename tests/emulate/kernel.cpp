@@ -31,7 +31,7 @@ dim3 blockDim, gridDim;
 namespace
 {
 
-enum lane_state { READY, WAITS_WARP, WAITS_BLOCK, RETURNED };
+enum lane_state { READY, WAITS_WARP, WAITS_BLOCK, WAITS_COPY, RETURNED };
 
 struct copy {
     void *to;
@@ -48,7 +48,8 @@ struct lane {
     unsigned mask;
     int source;
     uint64_t value, result;
-    int n_groups; /* committed groups of copies */
+    const uint64_t *bar; /* that it waits for */
+    int n_groups;        /* committed groups of copies */
     std::vector<copy> copies;
 };
 
@@ -81,6 +82,8 @@ void describe(int number)
         fprintf(stderr, " has returned");
     } else if (l.state == READY) {
         fprintf(stderr, " is running");
+    } else if (l.state == WAITS_COPY) {
+        fprintf(stderr, " waits for a barrier in shared memory at %s:%d", l.site.file, l.site.line);
     } else {
         fprintf(stderr, " waits in %s at %s:%d", kind_names[l.kind], l.site.file, l.site.line);
         if (l.state == WAITS_WARP) fprintf(stderr, " for lanes %08x", l.mask);
@@ -138,12 +141,13 @@ void switch_to_next(bool gives_way)
 {
     int from = current, w = from / EMULATE_WARP, l = from % EMULATE_WARP;
     bool has_wrapped = true;
-    if (warps[w].ready) {
-        l = next_of(warps[w].ready, l, &has_wrapped);
-    } else {
+    if (warps[w].ready == 0) {
         ready_warps &= ~(1u << w);
+        while (ready_warps == 0 && emulate_land_bulk())
+            ;
         if (ready_warps == 0) fault("lanes wait for others that never come");
     }
+    if (warps[w].ready) l = next_of(warps[w].ready, l, &has_wrapped);
     if (warps[w].ready == 0 || (gives_way && has_wrapped)) {
         w = next_of(ready_warps, w, &has_wrapped);
         l = next_of(warps[w].ready, is_backward ? 0 : 31, &has_wrapped);
@@ -224,6 +228,7 @@ void run_block(uint3 index)
     memset(shared, 0xff, running->shared_bytes);
     start_block(index);
     emulate_fiber_switch(&main_fiber, &lanes[current].fiber);
+    if (!emulate_is_bulk_over()) fault("the block has ended before its bulk copies");
     if (!emulate_guard_is_intact(shared_memory, shared_guard) ||
         !emulate_guard_is_intact(shared + running->shared_bytes, shared_guard)) {
         fault("the block has written outside of its dynamic shared memory");
@@ -377,6 +382,31 @@ void emulate_fault(const char *what, emulate_site site)
 void emulate_yield()
 {
     switch_to_next(true);
+}
+
+void emulate_sleep(const uint64_t *bar, emulate_site site)
+{
+    lanes[current].bar = bar;
+    lanes[current].site = site;
+    wait(WAITS_COPY);
+}
+
+void emulate_wake(const uint64_t *bar)
+{
+    for (int i = 0; i < n_threads; i++) {
+        if (lanes[i].state != WAITS_COPY || lanes[i].bar != bar) continue;
+        lanes[i].state = READY;
+        warps[i / EMULATE_WARP].ready |= 1u << i % EMULATE_WARP;
+        ready_warps |= 1u << i / EMULATE_WARP;
+    }
+}
+
+bool emulate_is_waited_for(const uint64_t *bar)
+{
+    for (int i = 0; i < n_threads; i++) {
+        if (lanes[i].state == WAITS_COPY && lanes[i].bar == bar) return true;
+    }
+    return false;
 }
 
 unsigned emulate_active()

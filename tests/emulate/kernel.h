@@ -213,6 +213,24 @@ template <int n_left> void copy_async_wait()
     emulate_copy_wait(n_left);
 }
 
+/* --- Barriers in shared memory and bulk copies (model/backend/cuda/bulk.cuh, bulk.cpp) --- */
+
+void barrier_init(uint64_t *bar, int n_arrivals, emulate_site site = emulate_site::here());
+void barrier_arrive(uint64_t *bar, emulate_site site = emulate_site::here());
+void barrier_expect(uint64_t *bar, uint32_t bytes, emulate_site site = emulate_site::here());
+void barrier_wait(uint64_t *bar, int phase, emulate_site site = emulate_site::here());
+void bulk_copy(void *shared, const void *global, uint32_t bytes, uint64_t *bar,
+               emulate_site site = emulate_site::here());
+void bulk_prefetch(const void *global, uint32_t bytes, emulate_site site = emulate_site::here());
+
+inline void barriers_are_ready()
+{
+}
+
+inline void bulk_sees_stores()
+{
+}
+
 /* Kernels do not overlap here. But if a kernel may start before its predecessor has ended and no
  * thread of it ever waits for that, it is a fault, because nothing would keep the stream's
  * order. */

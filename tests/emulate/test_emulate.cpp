@@ -243,6 +243,84 @@ void copies_arrive_when_waited_for()
     CHECK_CUDA(cudaFree(in_device));
 }
 
+/* The last thread of all fills a ring of two stages by bulk copies; the first warp adds up what
+ * comes. Phases of both parities are waited for, and stages are used again. */
+__global__ void bulk_kernel(const uint32_t *in, uint32_t *out, int n)
+{
+    CUDA_DYNAMIC_SHARED(uint32_t, ring);
+    __shared__ uint64_t full[2], empty[2];
+    uint32_t sum = 0;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < 2; i++) {
+            barrier_init(&full[i], 1);
+            barrier_init(&empty[i], 32);
+        }
+        barriers_are_ready();
+    }
+    __syncthreads();
+    for (int i = 0; i < n; i++) {
+        int stage = i % 2, phase = i / 2 % 2;
+        if (threadIdx.x == blockDim.x - 1) {
+            barrier_wait(&empty[stage], phase ^ 1);
+            barrier_expect(&full[stage], 128);
+            bulk_copy(&ring[32 * stage], in + 32 * i, 64, &full[stage]);
+            bulk_copy(&ring[32 * stage + 16], in + 32 * i + 16, 64, &full[stage]);
+        } else if (threadIdx.x < 32) {
+            barrier_wait(&full[stage], phase);
+            sum += ring[32 * stage + int(threadIdx.x)] << i;
+            barrier_arrive(&empty[stage]);
+        }
+    }
+    if (threadIdx.x < 32) out[threadIdx.x] = sum;
+}
+
+void bulk_copies_fill_a_ring()
+{
+    constexpr int n = 5;
+    uint32_t words[32 * n], out[32];
+    for (unsigned i = 0; i < 32 * n; i++)
+        words[i] = i * i;
+    uint32_t *in_device = device_of(words, 32 * n), *out_device = device_of<uint32_t>(nullptr, 32);
+    cudaLaunchConfig_t config = config_of(2, 96, 256);
+    CHECK_CUDA(cudaLaunchKernelEx(&config, bulk_kernel, in_device, out_device, n));
+    host_of(out, out_device, 32);
+    for (unsigned i = 0; i < 32; i++) {
+        uint32_t sum = 0;
+        for (unsigned j = 0; j < n; j++)
+            sum += words[32 * j + i] << j;
+        CHECK(out[i] == sum);
+    }
+    CHECK_CUDA(cudaFree(in_device));
+}
+
+/* A bulk copy arrives when its barrier is waited for, and no sooner. */
+__global__ void late_kernel(const uint32_t *in, uint32_t *out)
+{
+    CUDA_DYNAMIC_SHARED(uint32_t, words);
+    __shared__ uint64_t bars[2];
+    for (int i = 0; i < 2; i++) {
+        barrier_init(&bars[i], 1);
+        barrier_expect(&bars[i], 16);
+        bulk_copy(&words[4 * i], &in[4 * i], 16, &bars[i]);
+    }
+    barrier_wait(&bars[1], 0);
+    out[0] = words[0];
+    out[1] = words[4];
+    barrier_wait(&bars[0], 0);
+    out[2] = words[0];
+}
+
+void bulk_copies_arrive_when_waited_for()
+{
+    uint32_t words[8] = {1, 2, 3, 4, 5, 6, 7, 8}, out[3];
+    uint32_t *in_device = device_of(words, 8), *out_device = device_of<uint32_t>(nullptr, 3);
+    cudaLaunchConfig_t config = config_of(1, 1, 32);
+    CHECK_CUDA(cudaLaunchKernelEx(&config, late_kernel, in_device, out_device));
+    host_of(out, out_device, 3);
+    CHECK(out[0] == 0xffffffffu && out[1] == 5 && out[2] == 1);
+    CHECK_CUDA(cudaFree(in_device));
+}
+
 /* Thread i reads what thread i - 1 has written, with no barrier between. */
 __global__ void racing_kernel(int *out)
 {
@@ -305,8 +383,25 @@ enum fault_case {
     SHARED_UNDERRUN,
     DEVICE_OVERRUN,
     COPY_UNALIGNED,
-    NO_DEPENDENCY_WAIT
+    NO_DEPENDENCY_WAIT,
+    BULK_UNALIGNED,
+    BULK_UNFINISHED,
+    BULK_NEVER_ASKED_FOR,
+    BARRIER_NOT_MADE,
+    BARRIER_TOO_MANY
 };
+
+void faulty_bulk(fault_case which, unsigned char *memory, unsigned char *shared)
+{
+    uint64_t *bar = reinterpret_cast<uint64_t *>(shared + 64);
+    if (which != BARRIER_NOT_MADE) barrier_init(bar, 2);
+    barrier_expect(bar, 16);
+    if (which == BULK_UNALIGNED) bulk_copy(shared, memory, 24, bar);
+    if (which == BULK_UNFINISHED) bulk_copy(shared, memory, 16, bar);
+    barrier_arrive(bar);
+    if (which == BARRIER_TOO_MANY) barrier_arrive(bar);
+    if (which == BULK_NEVER_ASKED_FOR) barrier_wait(bar, 0);
+}
 
 __global__ void faulty_kernel(fault_case which, unsigned char *memory)
 {
@@ -320,6 +415,7 @@ __global__ void faulty_kernel(fault_case which, unsigned char *memory)
     if (which == SHARED_UNDERRUN && x == 5) shared[-1] = 0;
     if (which == DEVICE_OVERRUN && blockIdx.x == 1) memory[64 + x] = 0;
     if (which == COPY_UNALIGNED) copy_async_16(shared + 8, memory);
+    if (which >= BULK_UNALIGNED && x == 0) faulty_bulk(which, memory, shared);
     __syncthreads();
 }
 
@@ -404,6 +500,8 @@ int main()
     atomics_add_up();
     mma_is_a_plain_product();
     copies_arrive_when_waited_for();
+    bulk_copies_fill_a_ring();
+    bulk_copies_arrive_when_waited_for();
     one_of_two_orders_shows_a_race();
     spinning_threads_give_way();
     fault_is_reported(BARRIER_RETURNED, "thread (40, 0, 0) has returned");
@@ -415,6 +513,11 @@ int main()
     fault_is_reported(DEVICE_OVERRUN, "past the 64 bytes of device memory");
     fault_is_reported(COPY_UNALIGNED, "not a multiple of 16");
     fault_is_reported(NO_DEPENDENCY_WAIT, "no thread has called grid_dependency_wait");
+    fault_is_reported(BULK_UNALIGNED, "bulk_copy of bytes or addresses");
+    fault_is_reported(BULK_UNFINISHED, "the block has ended before its bulk copies");
+    fault_is_reported(BULK_NEVER_ASKED_FOR, "waits for a barrier in shared memory at");
+    fault_is_reported(BARRIER_NOT_MADE, "a barrier that was never initialised");
+    fault_is_reported(BARRIER_TOO_MANY, "more threads arrive than a barrier was made for");
     host_threads_take_turns();
     test_host();
     exchanges_are_fast();
