@@ -1,6 +1,6 @@
 # The rooms of model/, from the lowest up.
-if(OUTRIDER_CUDA) # sm_80 and sm_90, with PTX for what comes later; before the targets that link it
-  set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
+if(OUTRIDER_CUDA) # sm_80, sm_90a for wgmma, PTX for what comes later; before targets that link it
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 90-virtual)
   enable_language(CUDA)
 endif()
 

@@ -74,6 +74,9 @@ struct backend_cuda {
     void *host_scratch; /* pinned; `answer` and `read` */
     size_t host_scratch_bytes;
 
+    bool has_wgmma; /* sm_90a, and its sums are those of mma.sync */
+    void *packed;   /* rows as wgmma takes them; cuda_packed() */
+    size_t packed_bytes;
     uint16_t *ordered; /* rows in the order of a matrix; NULL: no matrix has one */
 
     cudaError_t status;      /* first failure since `begin` */
@@ -105,6 +108,8 @@ static inline void cuda_use_device(struct backend_cuda *be)
  * failure noted, if there is none. It overwrites what an earlier operation of the same stream left
  * there. */
 void *cuda_scratch(struct backend_cuda *be, size_t bytes);
+/* As cuda_scratch, for the rows that wgmma is about to multiply; it keeps what is in cuda_scratch. */
+void *cuda_packed(struct backend_cuda *be, size_t bytes);
 /* As cuda_scratch, for pinned host memory; waits for the stream if the memory has to grow. */
 void *cuda_host_scratch(struct backend_cuda *be, size_t bytes);
 /* Makes room for ORDERED_ELEMENTS of be->ordered, once. Errors: ERR_NO_MEMORY. */
@@ -194,6 +199,10 @@ void cuda_matmul(struct backend *be, const struct matrix *m, const uint16_t *in,
 void cuda_matmul_slices(struct backend *be, const struct matrix *slices, int n_slices,
                         const uint16_t *in, size_t in_stride, int n, struct slice_sums *sums);
 void cuda_matmul_gated(struct backend *be, const struct gated_mlp *args);
+
+/* matmul_wgmma.cu: whether wgmma gives the bits of mma.sync on this device. Errors: those of
+ * cuda_finish. */
+int cuda_compare_wgmma(struct backend_cuda *be, bool *is_equal, struct error *err);
 
 /* sum.cu */
 int cuda_tree_sum(struct backend *be, struct comm *comm, struct slice_sums *sums, int n, int dim,

@@ -276,6 +276,7 @@ void cuda_matmul_prepare(struct backend_cuda *be)
     prepare_rows<KIND_BLOCKS_6>(be);
     prepare_rows<KIND_BLOCKS_8>(be);
     matmul_prepare_many(be);
+    matmul_prepare_wgmma(be);
     cuda_prepare(be, gated_rows, 0);
     cuda_prepare(be, order_rows, 0);
 }
@@ -325,12 +326,19 @@ static struct matmul_job job_of(const struct backend_cuda *be, const struct matr
     return job;
 }
 
+static bool is_aligned_job(const struct matmul_job *job)
+{
+    return job->n_in % 8 == 0 && job->in_stride % 8 == 0 &&
+           reinterpret_cast<uintptr_t>(job->in) % 16 == 0;
+}
+
 static void run_rows(struct backend_cuda *be, struct matmul_job *job, int n_slices,
                      enum tile_kind kind)
 {
-    bool is_aligned = job->n_in % 8 == 0 && job->in_stride % 8 == 0 &&
-                      reinterpret_cast<uintptr_t>(job->in) % 16 == 0;
-    if (job->n_rows > FEW_ROWS) {
+    bool is_aligned = is_aligned_job(job);
+    if (matmul_takes_wgmma(be, job, kind, is_aligned)) {
+        matmul_launch_wgmma(be, job, n_slices, kind);
+    } else if (job->n_rows > FEW_ROWS) {
         matmul_launch_many(be, job, n_slices, kind, is_aligned);
     } else {
         launch_kind(be, job, n_slices, kind, is_aligned);
@@ -403,7 +411,9 @@ void cuda_matmul_slices(struct backend *be, const struct matrix *slices, int n_s
     struct backend_cuda *cuda = backend_cuda_of(be);
     struct matmul_job job = job_of(cuda, slices, n_slices, in, in_stride, n);
     sums->stride = static_cast<size_t>(job.n_rows) * static_cast<size_t>(job.n_out);
-    sums->n_parts = n_slices;
+    bool adds = matmul_takes_wgmma(cuda, &job, matmul_kind(slices), is_aligned_job(&job)) &&
+                matmul_wgmma_adds(cuda, &job, n_slices);
+    sums->n_parts = adds ? 1 : n_slices;
     job.out = sums->data;
     job.out_stride = static_cast<size_t>(job.n_out);
     job.slice_stride = sums->stride;

@@ -258,6 +258,15 @@ void matmul_launch_many(struct backend_cuda *be, struct matmul_job *job, int n_s
                         enum tile_kind kind, bool is_aligned);
 void matmul_prepare_many(struct backend_cuda *be);
 
+/* matmul_wgmma.cu: more than 32 rows on sm_90a; plain numbers and fp8 alone. */
+bool matmul_takes_wgmma(const struct backend_cuda *be, const struct matmul_job *job,
+                        enum tile_kind kind, bool is_aligned);
+void matmul_launch_wgmma(struct backend_cuda *be, struct matmul_job *job, int n_slices,
+                         enum tile_kind kind);
+/* True if it adds the slices by the fixed tree, so that out has their sum alone. */
+bool matmul_wgmma_adds(const struct backend_cuda *be, const struct matmul_job *job, int n_slices);
+void matmul_prepare_wgmma(struct backend_cuda *be);
+
 template <typename KERNEL>
 static inline void matmul_launch(struct backend_cuda *be, const struct matmul_job *job,
                                  KERNEL kernel, dim3 grid, size_t shared)
@@ -365,6 +374,13 @@ static __device__ __forceinline__ void fragment_add(const float4 *parts, size_t 
     d[0] = total.x, d[1] = total.y, d[2] = total.z, d[3] = total.w;
 }
 
+/* One for each output; they come after the tiles. */
+static __device__ __forceinline__ const float *fp8_scales(const matmul_job &job, int slice)
+{
+    size_t tiles = static_cast<size_t>(job.n_groups) * static_cast<size_t>(job.n_tiles);
+    return reinterpret_cast<const float *>(job.weights[slice] + tiles * TILE_FP8_BYTES);
+}
+
 /* Stores the finished sums of one mma fragment: two tokens of output g and of output g + 8. */
 template <int KIND>
 static __device__ void fragment_store(const struct matmul_job &job, int slice, int group, int token,
@@ -373,9 +389,7 @@ static __device__ void fragment_store(const struct matmul_job &job, int slice, i
     int row = lane / 4, slot = group * TILE_OUTPUTS + row;
     if (group >= job.n_groups) return;
     if constexpr (KIND == KIND_FP8) {
-        size_t tiles = static_cast<size_t>(job.n_groups) * static_cast<size_t>(job.n_tiles);
-        const float *scales =
-            reinterpret_cast<const float *>(job.weights[slice] + tiles * TILE_FP8_BYTES);
+        const float *scales = fp8_scales(job, slice);
         float low = scales[slot], high = scales[slot + TILE_OUTPUTS / 2];
         d[0] *= low, d[1] *= low, d[2] *= high, d[3] *= high;
     }

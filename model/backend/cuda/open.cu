@@ -7,6 +7,7 @@
 
 extern "C" {
 #include "base/clock.h"
+#include "base/log.h"
 }
 
 enum { SM_LEAST = 80, ASK_RANKS_MS = 10, SCRATCH_LEAST = 32 << 20, INPUTS_LEAST = 1 << 20 };
@@ -111,29 +112,39 @@ static size_t round_up(size_t bytes, size_t least)
 
 /* Recordings hold the old address, so growing forgets them. It grows rarely because it at least
  * doubles. */
-void *cuda_scratch(struct backend_cuda *be, size_t bytes)
+static void *grow(struct backend_cuda *be, void **memory, size_t *room, size_t bytes)
 {
-    size_t room = round_up(bytes, SCRATCH_LEAST);
-    if (bytes <= be->scratch_bytes) return be->scratch;
+    size_t wanted = round_up(bytes, SCRATCH_LEAST);
+    if (bytes <= *room) return *memory;
     if (be->is_recording) {
         cuda_note(be, cudaErrorMemoryAllocation, "scratch memory of a recorded step");
         return NULL;
     }
     cuda_note(be, cudaStreamSynchronize(be->stream), "scratch memory");
     cuda_forget_recordings(be);
-    cudaFree(be->scratch);
-    be->scratch = NULL;
-    be->scratch_bytes = 0;
-    cudaError_t status = cudaMalloc(&be->scratch, room);
+    cudaFree(*memory);
+    *memory = NULL;
+    *room = 0;
+    cudaError_t status = cudaMalloc(memory, wanted);
     if (status == cudaErrorMemoryAllocation) { /* no room for a power of two */
         cudaGetLastError();
-        room = bytes;
-        status = cudaMalloc(&be->scratch, room);
+        wanted = bytes;
+        status = cudaMalloc(memory, wanted);
     }
     cuda_note(be, status, "scratch memory");
     if (status != cudaSuccess) return NULL;
-    be->scratch_bytes = room;
-    return be->scratch;
+    *room = wanted;
+    return *memory;
+}
+
+void *cuda_scratch(struct backend_cuda *be, size_t bytes)
+{
+    return grow(be, &be->scratch, &be->scratch_bytes, bytes);
+}
+
+void *cuda_packed(struct backend_cuda *be, size_t bytes)
+{
+    return grow(be, &be->packed, &be->packed_bytes, bytes);
 }
 
 void *cuda_host_scratch(struct backend_cuda *be, size_t bytes)
@@ -295,6 +306,7 @@ static void cuda_close(struct backend *base)
     cuda_forget_recordings(be);
     free(be->recordings);
     cudaFree(be->scratch);
+    cudaFree(be->packed);
     cudaFree(be->ordered);
     cudaFreeHost(be->host_scratch);
     close_inputs(&be->recorded_memory);
@@ -387,6 +399,20 @@ static int prepare_kernels(struct backend_cuda *be, struct error *err)
     return report(be, err);
 }
 
+/* The large matmuls use wgmma where it has the bits of mma.sync. */
+static int open_wgmma(struct backend_cuda *be, struct error *err)
+{
+    int rc = 0;
+    if (be->sm != 90) return 0;
+    TRY(cuda_compare_wgmma(be, &be->has_wgmma, err));
+    if (!be->has_wgmma) {
+        log_line(LOG_LEVEL_WARN, "wgmma_off",
+                 "reason=\"this GPU's wgmma adds in another order than its mma.sync\"");
+    }
+out:
+    return rc;
+}
+
 static const char *const weights_names[] = {"bf16", "fp8", "blocks"}; /* by enum cuda_weights */
 
 int backend_cuda_open(struct backend **out, const struct backend_cuda_options *options,
@@ -414,6 +440,7 @@ int backend_cuda_open(struct backend **out, const struct backend_cuda_options *o
         rc = device_error(err, ERR_UNAVAILABLE, "opening the GPU", status);
         goto out;
     }
+    TRY(open_wgmma(be, err));
     *out = &be->base;
     be = NULL;
 out:
