@@ -181,18 +181,35 @@ static void write_copies(const struct writer *w)
     }
 }
 
-static int write_tiles(const struct writer *w, int n_runs)
+/* The vectors of a run that wide tiles take: all, or those before a last few. */
+static int wide_vectors(const struct writer *w, int n_vectors)
+{
+    if (w->plan->size.n_rows <= STEP_RECORDED_ROWS) return 0;
+    int rest = n_vectors % STEP_WIDE_QUERIES;
+    return rest > STEP_WIDE_QUERIES / 2 ? n_vectors : n_vectors - rest;
+}
+
+/* Returns the number of wide tiles. */
+static int write_tiles(const struct writer *w, int n_runs, int *n_tiles)
 {
     struct step_tile *tiles = input_at(w, w->plan->tiles);
     const struct step_lane *lanes = input_at(w, w->plan->lanes);
-    int group = group_heads(w->step->shape), n_tiles = 0;
+    int group = group_heads(w->step->shape), n = 0, n_wide = 0;
     for (int i = 0; i < n_runs; i++) {
-        int n = lanes[i].n_rows * group;
-        for (int first = 0; first < n; first += STEP_TILE_QUERIES) {
-            tiles[n_tiles++] = (struct step_tile){i, first};
+        int end = wide_vectors(w, lanes[i].n_rows * group);
+        for (int first = 0; first < end; first += STEP_WIDE_QUERIES) {
+            tiles[n++] = (struct step_tile){i, first};
         }
     }
-    return n_tiles;
+    n_wide = n;
+    for (int i = 0; i < n_runs; i++) {
+        int end = lanes[i].n_rows * group;
+        for (int first = wide_vectors(w, end); first < end; first += STEP_TILE_QUERIES) {
+            tiles[n++] = (struct step_tile){i, first};
+        }
+    }
+    *n_tiles = n;
+    return n_wide;
 }
 
 /* Writes rows[n][width], and zeros for padding. */
@@ -235,7 +252,7 @@ int step_plan_write(const struct step_plan *plan, const struct backend_step *ste
     const struct writer w = {plan, step, inputs};
     int32_t *wanted = input_at(&w, plan->wanted), *counts = input_at(&w, plan->counts);
     int n_runs = write_lanes(&w);
-    int n_tiles = write_tiles(&w, n_runs);
+    int n_tiles, n_wide = write_tiles(&w, n_runs, &n_tiles);
     write_copies(&w);
     for (int i = 0; i < plan->size.n_wanted; i++) {
         wanted[i] = i < step->n_rows ? step->rows[i] : 0;
@@ -249,5 +266,6 @@ int step_plan_write(const struct step_plan *plan, const struct backend_step *ste
     counts[STEP_COUNT_WANTED] = step->n_rows;
     counts[STEP_COUNT_LANES] = n_runs;
     counts[STEP_COUNT_TILES] = n_tiles;
+    counts[STEP_COUNT_WIDE] = n_wide;
     return n_tiles;
 }

@@ -11,7 +11,8 @@
 enum {
     STEP_EXACT_ROWS = 8,     /* up to this many rows a step is not padded */
     STEP_RECORDED_ROWS = 64, /* larger steps are not recorded: their kernels hide the launches */
-    STEP_TILE_QUERIES = 16   /* query vectors (row, head) of one kv head that attend together */
+    STEP_TILE_QUERIES = 16,  /* query vectors (row, head) of one kv head that attend together */
+    STEP_WIDE_QUERIES = 64   /* the same in a wide tile, which has more than half as many vectors */
 };
 
 /* The rows that a launch has for n rows of a step: 0..8 as they are, then multiples of 8. */
@@ -26,8 +27,9 @@ struct step_size {
     int variant;      /* of its operations */
 };
 
-/* Query vectors first .. first + STEP_TILE_QUERIES - 1 of a lane. Vector v is the lane's row v / G
- * and head v % G of the kv head's G heads. */
+/* Query vectors first .. first + STEP_TILE_QUERIES - 1 of a lane, or STEP_WIDE_QUERIES of them. Vector
+ * v is the lane's row v / G and head v % G of the kv head's G heads. Wide tiles come first; a step
+ * that can be recorded has none. */
 struct step_tile {
     int32_t lane, first;
 };
@@ -51,6 +53,7 @@ enum step_count {
     STEP_COUNT_WANTED,
     STEP_COUNT_LANES,
     STEP_COUNT_TILES,
+    STEP_COUNT_WIDE, /* of the tiles */
     STEP_COUNTS
 };
 
