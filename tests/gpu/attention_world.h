@@ -46,7 +46,8 @@ struct piece {
 /* Changes of a test to how a step is run; 0 changes nothing. */
 struct forced {
     int n, n_partitions;
-    bool is_busy; /* a device so small that a few tiles keep it busy */
+    bool is_busy;   /* a device so small that a few tiles keep it busy */
+    bool is_narrow; /* no wide tiles */
 };
 
 static inline size_t times(int a, int b)
@@ -253,6 +254,53 @@ static inline void world_step_close(struct world_step *s)
     free(s->query_scale);
 }
 
+/* A step's tiles as a test has changed them, on the device. */
+struct forced_tiles {
+    struct step_tile *tiles;
+    int32_t *counts;
+};
+
+/* Where the host has what the kernels of the step under way read at `input`. */
+template <typename T> static inline const T *host_input(struct rig *rig, const T *input)
+{
+    const struct inputs_memory *memory = backend_cuda_of(rig->cuda)->memory;
+    return reinterpret_cast<const T *>(reinterpret_cast<const uint8_t *>(input) -
+                                       static_cast<const uint8_t *>(memory->device) +
+                                       static_cast<const uint8_t *>(memory->host));
+}
+
+/* Cuts all lanes into tiles of STEP_TILE_QUERIES. */
+static inline struct forced_tiles force_narrow(struct rig *rig, int group)
+{
+    struct backend_cuda *cuda = backend_cuda_of(rig->cuda);
+    const struct step_lane *lanes = host_input(rig, cuda->inputs.lanes);
+    int32_t counts[STEP_COUNTS];
+    int n = 0, most = cuda->size.n_rows * ((group + STEP_TILE_QUERIES - 1) / STEP_TILE_QUERIES);
+    struct step_tile *tiles =
+        static_cast<struct step_tile *>(malloc(times(most, sizeof(struct step_tile))));
+    memcpy(counts, host_input(rig, cuda->inputs.counts), sizeof counts);
+    for (int i = 0; i < counts[STEP_COUNT_LANES]; i++) {
+        for (int first = 0; first < lanes[i].n_rows * group; first += STEP_TILE_QUERIES) {
+            tiles[n++] = {i, first};
+        }
+    }
+    cuda->n_tiles = counts[STEP_COUNT_TILES] = n;
+    counts[STEP_COUNT_WIDE] = 0;
+    struct forced_tiles out = {};
+    out.tiles = static_cast<struct step_tile *>(device_open(rig, tiles, times(n, sizeof *tiles)));
+    out.counts = static_cast<int32_t *>(device_open(rig, counts, sizeof counts));
+    cuda->inputs.tiles = out.tiles;
+    cuda->inputs.counts = out.counts;
+    free(tiles);
+    return out;
+}
+
+static inline void forced_tiles_close(struct forced_tiles *tiles, struct rig *rig)
+{
+    if (tiles->tiles) device_close(rig, tiles->tiles);
+    if (tiles->counts) device_close(rig, tiles->counts);
+}
+
 static inline void force(struct rig *rig, const struct forced *forced)
 {
     struct backend_cuda *cuda = backend_cuda_of(rig->cuda);
@@ -276,6 +324,10 @@ static inline void run_on_cuda(struct rig *rig, const struct world *w, const str
     const struct attention_rule rule = world_rule(w);
     rig_begin(rig, &s->step);
     force(rig, forced);
+    struct forced_tiles tiles = {};
+    if (forced && forced->is_narrow) {
+        tiles = force_narrow(rig, w->shape.n_heads / w->shape.n_kv_heads);
+    }
     const struct attention_input input =
         world_input(w, rig->cuda, &w->device_input, qkv, n, &squares);
     ops->attention_store(rig->cuda, &w->shape, &input, &s->step, qkv, q, c->kv);
@@ -283,6 +335,7 @@ static inline void run_on_cuda(struct rig *rig, const struct world *w, const str
     rig_end(rig);
     backend_cuda_of(rig->cuda)->n_sms = n_sms;
     if (out) device_read(rig, out, attended, times(n, w->q_dim) * sizeof *out);
+    forced_tiles_close(&tiles, rig);
     device_close(rig, qkv);
     device_close(rig, squares.data);
     device_close(rig, q);
@@ -326,4 +379,31 @@ static inline void feed_history(struct rig *rig, const struct world *w, struct c
 static inline uint16_t *new_out(const struct world *w, int n)
 {
     return static_cast<uint16_t *>(calloc(times(n, w->q_dim), sizeof(uint16_t)));
+}
+
+/* v lies within 2 (3 with a bias), so the rounding of a weight or of the result is within 2^-8 of
+ * that. With q/k norm a bf16 of q or k may be rounded the other way, which moves a score. */
+static inline void expect_near(struct rig *rig, const struct world *w, const uint16_t *got,
+                               const uint16_t *want, int n)
+{
+    float tolerance = w->input.q_norm ? 0x1p-6f : 0x1p-8f;
+    for (size_t i = 0; i < times(n, w->q_dim); i++) {
+        float g = num_bf16_to_float(got[i]), x = num_bf16_to_float(want[i]);
+        EXPECT(rig, rig_near(g, x, tolerance * (1 + fabsf(x))),
+               "E %d, G %d, window %d, row %zu, column %zu: %g, wanted %g", w->shape.head_dim,
+               w->shape.n_heads / w->shape.n_kv_heads, w->window, i / static_cast<size_t>(w->q_dim),
+               i % static_cast<size_t>(w->q_dim), static_cast<double>(g), static_cast<double>(x));
+    }
+}
+
+static inline void expect_same(struct rig *rig, const struct world *w, const uint16_t *got,
+                               const uint16_t *want, int n, const char *what)
+{
+    for (int row = 0; row < n; row++) {
+        EXPECT(rig,
+               memcmp(got + times(row, w->q_dim), want + times(row, w->q_dim),
+                      static_cast<size_t>(w->q_dim) * sizeof *got) == 0,
+               "E %d, G %d, window %d: %s, row %d", w->shape.head_dim,
+               w->shape.n_heads / w->shape.n_kv_heads, w->window, what, row);
+    }
 }

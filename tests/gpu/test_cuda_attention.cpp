@@ -8,33 +8,6 @@ extern "C" {
 #include "model/backend/cpu/kv.h"
 }
 
-/* v lies within 2 (3 with a bias), so the rounding of a weight or of the result is within 2^-8 of
- * that. With q/k norm a bf16 of q or k may be rounded the other way, which moves a score. */
-static void expect_near(struct rig *rig, const struct world *w, const uint16_t *got,
-                        const uint16_t *want, int n)
-{
-    float tolerance = w->input.q_norm ? 0x1p-6f : 0x1p-8f;
-    for (size_t i = 0; i < times(n, w->q_dim); i++) {
-        float g = num_bf16_to_float(got[i]), x = num_bf16_to_float(want[i]);
-        EXPECT(rig, rig_near(g, x, tolerance * (1 + fabsf(x))),
-               "E %d, G %d, window %d, row %zu, column %zu: %g, wanted %g", w->shape.head_dim,
-               w->shape.n_heads / w->shape.n_kv_heads, w->window, i / static_cast<size_t>(w->q_dim),
-               i % static_cast<size_t>(w->q_dim), static_cast<double>(g), static_cast<double>(x));
-    }
-}
-
-static void expect_same(struct rig *rig, const struct world *w, const uint16_t *got,
-                        const uint16_t *want, int n, const char *what)
-{
-    for (int row = 0; row < n; row++) {
-        EXPECT(rig,
-               memcmp(got + times(row, w->q_dim), want + times(row, w->q_dim),
-                      static_cast<size_t>(w->q_dim) * sizeof *got) == 0,
-               "E %d, G %d, window %d: %s, row %d", w->shape.head_dim,
-               w->shape.n_heads / w->shape.n_kv_heads, w->window, what, row);
-    }
-}
-
 /* Ragged lanes: one that has just begun, one that crosses a block, one that crosses a partition,
  * one that ends where a partition does, one after two partitions. */
 static const struct piece ragged[] = {{0, 0, 3}, {1, 14, 5}, {2, 250, 9}, {3, 511, 1}, {4, 517, 4}};
@@ -73,8 +46,9 @@ static void attention_is_the_cpus_and_keeps_its_bits(struct rig *rig, struct att
     feed(rig, &w, &cuda, ragged, N_RAGGED, NULL, got);
     expect_near(rig, &w, got, want, RAGGED_ROWS);
 
-    const struct forced in_turn = {STEP_RECORDED_ROWS + 8, 0, false}, wide = {0, 16, false};
-    const struct forced busy = {0, 0, true};
+    const struct forced in_turn = {STEP_RECORDED_ROWS + 8, 0, false, false},
+                        wide = {0, 16, false, false};
+    const struct forced busy = {0, 0, true, false};
     feed(rig, &w, &cuda, ragged, N_RAGGED, &in_turn, again);
     expect_same(rig, &w, again, got, RAGGED_ROWS, "partitions one after the other");
     feed(rig, &w, &cuda, ragged, N_RAGGED, &busy, again);
@@ -273,7 +247,7 @@ static void a_long_lane_merges_all_its_partitions(struct rig *rig, int window, b
     static const struct attention_shape shape = {2, 1, 16, 0};
     static const struct piece tail = {0, 70 * ATTENTION_PARTITION - 2, 4};
     static const int n_positions = tail.position + tail.n;
-    static const struct forced in_turn = {STEP_RECORDED_ROWS + 8, 0, false};
+    static const struct forced in_turn = {STEP_RECORDED_ROWS + 8, 0, false, false};
     struct world w;
     world_open(&w, rig, shape, &n_positions, 1, false);
     w.window = window;
