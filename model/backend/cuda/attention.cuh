@@ -1,17 +1,17 @@
 /* Attention on tensor cores: how KV lies in memory, and one warp's share of a partition.
  *
  * KV of a layer, per block of 16 positions and per kv head, K-part then V-part (kv_layer_bytes):
- *   K  [16 positions][E]            the factors of a score lie side by side
- *   V  [8 pairs of positions][E][2] a pair is one register of the second product's operand
+ *   K  [16 positions][E]  the factors of a score lie side by side
+ *   V  [4][E][4]          for each c < 4 and e the positions 2c, 2c + 1, 2c + 8 and 2c + 9, which
+ *                         are the two registers of the second product's operand
  * The order of e within a product does not matter as long as both operands have the same one, and
  * neither does the order of columns as long as the result is put where it belongs. Both orders are
- * chosen so that a thread reads 16 bytes at once. With g = lane / 4 and c = lane % 4, for the j-th
- * run of 32 e:
- *   scores   thread (g, c) has e = 32 j + 8 c .. + 7 of query rows g, g + 8 and of key column g:
- *            two products of 16 e
- *   values   thread (g, c) has e = 32 j + 4 g .. + 3 of position pairs c and c + 4: one column of
- *            each of four products, so that of the sums thread (g, c) holds e = 32 j + 8 c .. + 7
- * If E = 16 mod 32, the last run has 16 e and a thread has half as much of it. */
+ * chosen so that a thread reads 16 bytes at once. With g = lane / 4 and c = lane % 4:
+ *   scores   of the j-th run of 32 e thread (g, c) has e = 32 j + 8 c .. + 7 of query rows g, g + 8
+ *            and of key column g: two products of 16 e. If E = 16 mod 32, the last run has 16 e and
+ *            a thread has half as much of it.
+ *   values   of the j-th 16 e thread (g, c) has e = 16 j + 2 g and + 1, one column of each of two
+ *            products, so that of the sums thread (g, c) holds e = 16 j + 4 c .. + 3 */
 #pragma once
 
 #include "model/backend/cuda/internal.cuh"
@@ -24,7 +24,8 @@ enum {
     WARP_POSITIONS = ATTENTION_PARTITION / ATTEND_WARPS,
     WARP_BLOCKS = WARP_POSITIONS / KV_BLOCK_TOKENS,
     SCORE_TILES = WARP_POSITIONS / 8, /* products of 8 positions */
-    RUN = 32,                         /* of e */
+    RUN = 32,                         /* of e in scores */
+    SUM_RUN = 16,                     /* of e in values */
     LINE_BYTES = 128                  /* of L2 */
 };
 
@@ -205,63 +206,68 @@ static __device__ __forceinline__ uint32_t pair_mask(const attend_span *span, in
     return low | high;
 }
 
-/* acc[run][t][4] += p v over this warp's positions. V that no row of the tile sees may be anything
- * and counts as zero. Of run r, acc[r][t][0] is row g, e = 32 r + 8 c + t; [1] is the same + 4; [2]
- * and [3] are row g + 8. In half a run t < 2: e = 32 r + 4 c + t and + 2. */
+/* The sums of 16 e for rows g and g + 8: [t][0] is row g, e = 4 c + t; [t][1] is the same + 2; [t][2]
+ * and [t][3] are row g + 8. */
+typedef float value_sums[2][4];
+
+/* Row g, or g + 8 if `half`, of the sums: e = 4 c .. + 3. */
+static __device__ __forceinline__ float4 row_values(const value_sums sums, int half)
+{
+    return make_float4(sums[0][2 * half], sums[1][2 * half], sums[0][2 * half + 1],
+                       sums[1][2 * half + 1]);
+}
+
+/* sums += p v for 16 positions and 16 e; v as thread (g, c) reads it. */
+static __device__ __forceinline__ void multiply_values(value_sums sums, const uint32_t p[4],
+                                                       uint4 v)
+{
+    const uint32_t even[2] = {v.x, v.y}, odd[2] = {v.z, v.w};
+    mma_bf16_16x8x16(sums[0], p, even);
+    mma_bf16_16x8x16(sums[1], p, odd);
+}
+
+static __device__ __forceinline__ uint4 mask_values(uint4 v, const uint32_t mask[2])
+{
+    return make_uint4(v.x & mask[0], v.y & mask[1], v.z & mask[0], v.w & mask[1]);
+}
+
+/* acc += p v over this warp's positions. V that no row of the tile sees may be anything and counts
+ * as zero. */
 template <int WIDTH, bool EXACT>
 static __device__ __forceinline__ void add_values(const attend_span *span, int head_dim,
                                                   const uint32_t p[WARP_BLOCKS][4],
-                                                  float acc[WIDTH / RUN][4][4])
+                                                  value_sums acc[WIDTH / SUM_RUN])
 {
     int lane = static_cast<int>(threadIdx.x) % WARP, g = lane / 4, c = lane % 4;
     int width = EXACT ? WIDTH : head_dim;
 #pragma unroll
     for (int block = 0; block < WARP_BLOCKS; block++) {
-        const uint16_t *v = span->parts[block] + kv_part_elements(width);
-        const uint16_t *pair[2] = {v + 2 * c * width, v + 2 * (c + 4) * width};
+        const uint16_t *v = span->parts[block] + kv_part_elements(width) + 4 * (c * width + 2 * g);
         int position = span->first + block * KV_BLOCK_TOKENS + 2 * c;
-        uint32_t mask[2] = {pair_mask(span, position), pair_mask(span, position + 8)};
+        const uint32_t mask[2] = {pair_mask(span, position), pair_mask(span, position + 8)};
 #pragma unroll
-        for (int e = 0; e < WIDTH; e += RUN) {
+        for (int e = 0; e < WIDTH; e += SUM_RUN) {
             if (e >= width) break;
-            uint4 low = load_run(pair[0], 2 * e, 2 * RUN, g, 2 * width);
-            uint4 high = load_run(pair[1], 2 * e, 2 * RUN, g, 2 * width);
-            const uint32_t b[4][2] = {{low.x & mask[0], high.x & mask[1]},
-                                      {low.y & mask[0], high.y & mask[1]},
-                                      {low.z & mask[0], high.z & mask[1]},
-                                      {low.w & mask[0], high.w & mask[1]}};
-#pragma unroll
-            for (int t = 0; t < 4; t++) {
-                if (t == 2 && e + RUN > width) break;
-                mma_bf16_16x8x16(acc[e / RUN][t], p[block], b[t]);
-            }
+            uint4 values = *reinterpret_cast<const uint4 *>(v + 4 * e);
+            multiply_values(acc[e / SUM_RUN], p[block], mask_values(values, mask));
         }
     }
 }
 
-/* Puts this warp's sums of the runs first .. end - 1 into rows[16][stride], at column e - 32
- * first. */
-template <int RUNS>
-static __device__ __forceinline__ void store_values(const float acc[RUNS][4][4], int first, int end,
-                                                    int head_dim, float *rows, int stride)
+/* Puts this warp's sums of e = first .. end - 1 into rows[16][stride], at column e - first. */
+template <int WIDTH>
+static __device__ __forceinline__ void store_values(const value_sums acc[WIDTH / SUM_RUN],
+                                                    int first, int end, int head_dim, float *rows,
+                                                    int stride)
 {
     int lane = static_cast<int>(threadIdx.x) % WARP, g = lane / 4, c = lane % 4;
 #pragma unroll
-    for (int r = 0; r < RUNS; r++) {
-        if (r < first || r >= end || r * RUN >= head_dim) continue;
+    for (int e = 0; e < WIDTH; e += SUM_RUN) {
+        if (e < first || e >= end || e >= head_dim) continue;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const float(*sum)[4] = acc[r];
-            float *row = rows + (g + 8 * half) * stride + (r - first) * RUN;
-            int low = 2 * half, high = low + 1;
-            if ((r + 1) * RUN <= head_dim) {
-                float4 *to = reinterpret_cast<float4 *>(row + 8 * c);
-                to[0] = make_float4(sum[0][low], sum[1][low], sum[2][low], sum[3][low]);
-                to[1] = make_float4(sum[0][high], sum[1][high], sum[2][high], sum[3][high]);
-            } else {
-                *reinterpret_cast<float4 *>(row + 4 * c) =
-                    make_float4(sum[0][low], sum[1][low], sum[0][high], sum[1][high]);
-            }
+            float *to = rows + (g + 8 * half) * stride + e - first + 4 * c;
+            *reinterpret_cast<float4 *>(to) = row_values(acc[e / SUM_RUN], half);
         }
     }
 }

@@ -7,7 +7,7 @@
 
 enum {
     COMBINE_RUNS = 4, /* runs of e that are combined in shared memory at once */
-    COMBINE_STRIDE = COMBINE_RUNS * RUN + 4, /* floats; + 4 keeps rows of a quarter warp apart */
+    COMBINE_STRIDE = COMBINE_RUNS * RUN + 16, /* floats; rows of a quarter warp lie apart */
     THREADS_OF_ROW = ATTEND_THREADS / STEP_TILE_QUERIES
 };
 
@@ -72,7 +72,7 @@ static __device__ __forceinline__ float max_warps(const attend_shared *shared, i
 
 /* Adds the warps' values of a partition in ascending order and merges them into the total. */
 template <int WIDTH>
-static __device__ __forceinline__ void combine(const float acc[WIDTH / RUN][4][4], int head_dim,
+static __device__ __forceinline__ void combine(const value_sums acc[WIDTH / SUM_RUN], int head_dim,
                                                float part_max, bool is_first, bool sees,
                                                attend_shared *shared, attend_total<WIDTH> *total)
 {
@@ -89,8 +89,8 @@ static __device__ __forceinline__ void combine(const float acc[WIDTH / RUN][4][4
     for (int first = 0; first < WIDTH / RUN; first += COMBINE_RUNS) {
         if (first * RUN >= head_dim) break;
         if (first > 0) __syncthreads();
-        store_values<WIDTH / RUN>(acc, first, first + COMBINE_RUNS, head_dim,
-                                  &shared->values[warp][0][0], COMBINE_STRIDE);
+        store_values<WIDTH>(acc, first * RUN, (first + COMBINE_RUNS) * RUN, head_dim,
+                            &shared->values[warp][0][0], COMBINE_STRIDE);
         __syncthreads();
         if (first == 0 && sees) {
             float sum = add_warps(&shared->sum[0][vector], STEP_TILE_QUERIES);
@@ -137,7 +137,8 @@ attend_partition(const attend_args *args, const tile_view *view, int partition,
         shared->max[warp][g + 8] = max[1];
     }
     __syncthreads();
-    float part_max = max_warps(shared, vector), acc[WIDTH / RUN][4][4] = {};
+    float part_max = max_warps(shared, vector);
+    value_sums acc[WIDTH / SUM_RUN] = {};
     if (is_warp_needed) {
         max[0] = max_warps(shared, g);
         max[1] = max_warps(shared, g + 8);

@@ -135,7 +135,7 @@ static __device__ __forceinline__ void store_share(const head_share *x, head_cut
     }
 }
 
-/* Stores v of one position: every other value of the row of its pair, which begins at `to`. */
+/* Stores v of one position: every fourth value from `to` on. */
 static __device__ __forceinline__ void store_share_apart(const head_share *x, head_cut cut,
                                                          uint16_t *to)
 {
@@ -143,11 +143,11 @@ static __device__ __forceinline__ void store_share_apart(const head_share *x, he
     for (int k = 0; k < PAIRS_AT_ONCE; k++) {
         int i = 2 * (static_cast<int>(threadIdx.x) % WARP) + 2 * WARP * k;
         if (i >= cut.half) continue;
-        uint16_t *low = to + 2 * low_at(cut, i), *high = to + 2 * high_at(cut, i);
+        uint16_t *low = to + 4 * low_at(cut, i), *high = to + 4 * high_at(cut, i);
         low[0] = float_to_bf16(x->low[k].x);
-        low[2] = float_to_bf16(x->low[k].y);
+        low[4] = float_to_bf16(x->low[k].y);
         high[0] = float_to_bf16(x->high[k].x);
-        high[2] = float_to_bf16(x->high[k].y);
+        high[4] = float_to_bf16(x->high[k].y);
     }
 }
 
@@ -159,12 +159,12 @@ static __device__ __forceinline__ void copy_values(const uint16_t *from, uint16_
     }
 }
 
-/* Copies the first positions of a block for one head of k or v. Of the last pair of v only the
- * first half is written when their number is odd, because the other is a row's. */
+/* Copies the first positions of a block for one head of k or v. Nothing else of v is written, also
+ * not of a pair of positions, because the others are rows'. */
 static __device__ __forceinline__ void copy_positions(const store_args *args, step_copy copy,
                                                       int kv_head, bool is_v)
 {
-    int head_dim = args->head_dim, n_whole = copy.n / 2 * 2 * head_dim;
+    int head_dim = args->head_dim;
     const uint16_t *from =
         args->kv + kv_head_offset(copy.from, kv_head, args->n_kv_heads, head_dim);
     uint16_t *to = args->kv + kv_head_offset(copy.to, kv_head, args->n_kv_heads, head_dim);
@@ -174,10 +174,13 @@ static __device__ __forceinline__ void copy_positions(const store_args *args, st
     }
     from += kv_part_elements(head_dim);
     to += kv_part_elements(head_dim);
-    copy_values(from, to, n_whole);
-    if (copy.n % 2 == 0) return;
-    for (int e = static_cast<int>(threadIdx.x) % WARP; e < head_dim; e += WARP) {
-        to[n_whole + 2 * e] = from[n_whole + 2 * e];
+    for (int i = static_cast<int>(threadIdx.x) % WARP; i < 8 * head_dim; i += WARP) {
+        int n = copy.n - (i / (2 * head_dim) * 2 + i % 2 * 8); /* of a pair of positions */
+        if (n >= 2) {
+            reinterpret_cast<uint32_t *>(to)[i] = reinterpret_cast<const uint32_t *>(from)[i];
+        } else if (n == 1) {
+            to[2 * i] = from[2 * i];
+        }
     }
 }
 
@@ -190,7 +193,8 @@ static __device__ __forceinline__ void store_position(const store_args *args, co
     uint16_t *k_part = args->kv + kv_head_offset(block, kv_head, args->n_kv_heads, head_dim);
     uint16_t *v_part = k_part + kv_part_elements(head_dim);
     if (is_v) {
-        store_share_apart(x, cut, v_part + offset / 2 * 2 * head_dim + offset % 2);
+        int c = offset / 2 % 4;
+        store_share_apart(x, cut, v_part + 4 * c * head_dim + offset / 8 * 2 + offset % 2);
     } else {
         store_share(x, cut, k_part + offset * head_dim);
     }

@@ -8,8 +8,8 @@
  * The bits are those of attention_few.cuh: the same chains of products in the same order, the same
  * exp, sum and merge.
  *
- * K in a tile: 64 positions of 128 e (or all e, if that is less). V: pairs of positions of 64 e, as
- * they lie in memory. Units of 16 bytes are so placed that eight threads that read together find
+ * K in a tile: 64 positions of 128 e (or all e, if that is less). V: 64 e of
+ * whole spans, in fours of positions as they lie in memory. Units of 16 bytes are so placed that eight threads that read together find
  * theirs in different banks. */
 #pragma once
 
@@ -19,8 +19,8 @@ enum {
     SPANS = ATTENTION_PARTITION / WARP_POSITIONS,
     UNIT = 8,                   /* bf16 values of 16 bytes */
     CHUNK = 2 * RUN,            /* e of values that are added up at once */
-    V_UNITS = 2 * CHUNK / UNIT, /* of a pair of positions in a tile */
-    SPAN_V_BYTES = WARP_POSITIONS / 2 * V_UNITS * 16,
+    V_UNITS = 4 * CHUNK / UNIT, /* of four positions in a tile */
+    SPAN_V_BYTES = WARP_POSITIONS / 4 * V_UNITS * 16,
     PARTITION_BLOCKS = ATTENTION_PARTITION / KV_BLOCK_TOKENS
 };
 
@@ -141,21 +141,21 @@ static __device__ __forceinline__ void wide_copy_k(const wide_block *b, int bloc
     }
 }
 
-/* Copies 64 e of V for V_SPANS spans: row r, a pair of positions, has unit u at u ^ 2 (r % 4). */
+/* Copies 64 e of V for V_SPANS spans: row r, four positions, has unit u at u ^ 2 (r % 4). */
 template <typename FORM>
 static __device__ __forceinline__ void wide_copy_v(const wide_block *b, int blocks, int first_span,
                                                    int chunk, uint8_t *to)
 {
     int unit = static_cast<int>(threadIdx.x) % V_UNITS;
-    int row = static_cast<int>(threadIdx.x) / V_UNITS; /* of 8: a block has as many pairs */
-    int at = 2 * chunk * CHUNK + unit * UNIT;
-    to += (row * V_UNITS + (unit ^ (row % 4 * 2))) * 16;
-    const int from = (KV_BLOCK_TOKENS + 2 * row) * b->width + at;
+    int row = static_cast<int>(threadIdx.x) / V_UNITS; /* of the four of a block */
+    int at = 4 * chunk * CHUNK + unit * UNIT;
+    to += (row * V_UNITS + (unit ^ (row * 2))) * 16;
+    const int from = (KV_BLOCK_TOKENS + 4 * row) * b->width + at;
 #pragma unroll
     for (int i = 0; i < FORM::V_SPANS * WARP_BLOCKS; i++) {
         int block = __shfl_sync(ALL_LANES, blocks, first_span * WARP_BLOCKS + i);
         const uint16_t *v = wide_kv(b, block) + from;
-        if (at < 2 * b->width) copy_async_16(to + i * 8 * V_UNITS * 16, v, true);
+        if (at < 4 * b->width) copy_async_16(to + i * 4 * V_UNITS * 16, v, true);
     }
 }
 
@@ -278,15 +278,14 @@ static __device__ __forceinline__ void wide_mask(const wide_rows *rows, int firs
                                                  float s[SCORE_TILES][4], float max[2])
 {
     int c = static_cast<int>(threadIdx.x) % 4;
-    bool is_whole = first >= rows->all_begin && first + WARP_POSITIONS - 1 <= rows->all_last;
-    if (!is_whole) {
+    if (first < rows->all_begin || first + WARP_POSITIONS - 1 > rows->all_last) {
 #pragma unroll
         for (int tile = 0; tile < SCORE_TILES; tile++) {
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 int position = first + 8 * tile + 2 * c + i % 2;
                 bool sees = position >= rows->q_first[i / 2] && position <= rows->q_last[i / 2];
-                s[tile][i] = sees ? s[tile][i] : MINUS_INFINITY;
+                if (!sees) s[tile][i] = MINUS_INFINITY;
             }
         }
     }
@@ -354,44 +353,29 @@ static __device__ __forceinline__ void wide_weigh(const float s[SCORE_TILES][4],
     }
 }
 
-/* acc[run][t][4] = p v over one span: add_values of attention.cuh, for 64 e. */
-template <typename FORM>
+/* acc += p v over one span: add_values of attention.cuh, for 64 e. `WHOLE`: the warp's vectors see
+ * all positions of the span. */
+template <typename FORM, bool WHOLE>
 static __device__ __forceinline__ void
 wide_values(const uint8_t *tile_v, int chunk, int width, int first, const wide_rows *rows,
-            const uint32_t p[WARP_BLOCKS][4], float acc[CHUNK / RUN][4][4])
+            const uint32_t p[WARP_BLOCKS][4], value_sums acc[CHUNK / SUM_RUN])
 {
     int lane = static_cast<int>(threadIdx.x) % WARP, g = lane / 4, c = lane % 4;
     width = FORM::EXACT ? static_cast<int>(FORM::WIDTH) : width;
     attend_span span = {};
     span.begin = rows->begin;
     span.last = rows->last;
-    bool is_whole = first >= rows->begin && first + WARP_POSITIONS - 1 <= rows->last;
-    const uint8_t *pairs = tile_v + c * V_UNITS * 16;
+    const uint8_t *row = tile_v + (c * V_UNITS + (g ^ (2 * c))) * 16;
 #pragma unroll
     for (int block = 0; block < WARP_BLOCKS; block++) {
-        const uint8_t *row = pairs + block * 8 * V_UNITS * 16;
         int position = first + block * KV_BLOCK_TOKENS + 2 * c;
+        const uint32_t mask[2] = {pair_mask(&span, position), pair_mask(&span, position + 8)};
 #pragma unroll
-        for (int r = 0; r < CHUNK / RUN; r++) {
-            int e = chunk * CHUNK + r * RUN;
-            if (e >= width) break;
-            bool is_half = e + RUN > width;
-            uint4 low = shared_run(row, 8 * r, 2 * c, g, is_half);
-            uint4 high = shared_run(row + 4 * V_UNITS * 16, 8 * r, 2 * c, g, is_half);
-            uint32_t b[4][2] = {{low.x, high.x}, {low.y, high.y}, {low.z, high.z}, {low.w, high.w}};
-            if (!is_whole) {
-                uint32_t mask[2] = {pair_mask(&span, position), pair_mask(&span, position + 8)};
-#pragma unroll
-                for (int t = 0; t < 4; t++) {
-                    b[t][0] &= mask[0];
-                    b[t][1] &= mask[1];
-                }
-            }
-#pragma unroll
-            for (int t = 0; t < 4; t++) {
-                if (t == 2 && is_half) break;
-                mma_bf16_16x8x16(acc[r][t], p[block], b[t]);
-            }
+        for (int i = 0; i < CHUNK / SUM_RUN; i++) {
+            if (chunk * CHUNK + i * SUM_RUN >= width) break;
+            uint4 v = *reinterpret_cast<const uint4 *>(row + (block * 4 * V_UNITS + i * 8) * 16);
+            if (!WHOLE) v = mask_values(v, mask);
+            multiply_values(acc[i], p[block], v);
         }
     }
 }
@@ -433,12 +417,12 @@ static __device__ __forceinline__ float merge_value(const wide_merge *merge, int
 /* Merges the values of 64 e of a partition into the total, which stays in part. */
 static __device__ __forceinline__ void wide_merge_values(const wide_merge *merge, float4 *total,
                                                          bool is_last,
-                                                         float part[CHUNK / RUN][4][4])
+                                                         value_sums part[CHUNK / SUM_RUN])
 {
     bool has_total = !merge->is_first[0] || !merge->is_first[1];
 #pragma unroll
-    for (int i = 0; i < CHUNK / RUN * 4; i++) {
-        float *mine = part[i / 4][i % 4];
+    for (int i = 0; i < CHUNK / SUM_RUN * 2; i++) {
+        float *mine = part[i / 2][i % 2];
         float4 old = make_float4(0, 0, 0, 0);
         if (has_total) old = total[i * ATTEND_THREADS];
         mine[0] = merge_value(merge, 0, old.x, mine[0]);
@@ -453,31 +437,19 @@ static __device__ __forceinline__ void wide_merge_values(const wide_merge *merge
 static __device__ __forceinline__ void wide_store(const attend_args *args, const wide_block *b,
                                                   const wide_rows *rows, int chunk,
                                                   const wide_sums *sums,
-                                                  const float total[CHUNK / RUN][4][4])
+                                                  const value_sums total[CHUNK / SUM_RUN])
 {
     int lane = static_cast<int>(threadIdx.x) % WARP, g = lane / 4, c = lane % 4;
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        if (rows->is_out[i]) continue;
-        size_t index = vector_index(&b->view, rows->first + g + 8 * i, args->n_heads);
-        uint16_t *row = args->out + index * static_cast<size_t>(b->width);
+    for (int half = 0; half < 2; half++) {
+        if (rows->is_out[half]) continue;
+        size_t index = vector_index(&b->view, rows->first + g + 8 * half, args->n_heads);
+        uint16_t *row = args->out + index * static_cast<size_t>(b->width) + 4 * c;
 #pragma unroll
-        for (int r = 0; r < CHUNK / RUN; r++) {
-            int e = chunk * CHUNK + r * RUN, low = 2 * i, high = low + 1;
-            const float(*sum)[4] = total[r];
+        for (int i = 0; i < CHUNK / SUM_RUN; i++) {
+            int e = chunk * CHUNK + i * SUM_RUN;
             if (e >= b->width) break;
-            if (e + RUN <= b->width) {
-                uint16_t *to = row + e + 8 * c;
-                store_out(to, make_float4(sum[0][low], sum[1][low], sum[2][low], sum[3][low]),
-                          sums->sum[i]);
-                store_out(to + 4,
-                          make_float4(sum[0][high], sum[1][high], sum[2][high], sum[3][high]),
-                          sums->sum[i]);
-            } else {
-                store_out(row + e + 4 * c,
-                          make_float4(sum[0][low], sum[1][low], sum[0][high], sum[1][high]),
-                          sums->sum[i]);
-            }
+            store_out(row + e, row_values(total[i], half), sums->sum[half]);
         }
     }
 }
@@ -551,27 +523,31 @@ wide_partition(const attend_args *args, wide_block *b, const wide_rows *rows,
     wide_merge merge = wide_add_sums(rows, b->partition, max, sum, sums);
 #pragma unroll
     for (int chunk = 0; chunk < FORM::CHUNKS; chunk++) {
-        float part[CHUNK / RUN][4][4];
+        value_sums part[CHUNK / SUM_RUN];
 #pragma unroll
         for (int span = 0; span < SPANS; span++) {
             int at = first + span * WARP_POSITIONS, in_tile = span % FORM::V_SPANS;
-            float acc[CHUNK / RUN][4][4] = {};
+            value_sums acc[CHUNK / SUM_RUN] = {};
             if (in_tile == 0) {
                 v = wide_take<FORM>(b,
                                     FORM::K_TILES + chunk * FORM::V_PARTS + span / FORM::V_SPANS);
             }
-            if (span_is_seen(at, WARP_POSITIONS, rows->begin, rows->last)) {
-                wide_values<FORM>(v + in_tile * SPAN_V_BYTES, chunk, b->width, at, rows, p[span],
-                                  acc);
+            if (at >= rows->begin && at + WARP_POSITIONS - 1 <= rows->last) {
+                wide_values<FORM, true>(v + in_tile * SPAN_V_BYTES, chunk, b->width, at, rows,
+                                        p[span], acc);
+            } else if (span_is_seen(at, WARP_POSITIONS, rows->begin, rows->last)) {
+                wide_values<FORM, false>(v + in_tile * SPAN_V_BYTES, chunk, b->width, at, rows,
+                                         p[span], acc);
             }
 #pragma unroll
-            for (int i = 0; i < CHUNK / RUN * 16; i++) {
-                float *to = &part[i / 16][i / 4 % 4][i % 4], value = acc[i / 16][i / 4 % 4][i % 4];
+            for (int i = 0; i < CHUNK / SUM_RUN * 8; i++) {
+                float *to = &part[i / 8][i / 4 % 2][i % 4], value = acc[i / 8][i / 4 % 2][i % 4];
                 *to = span == 0 ? value : *to + value;
             }
         }
         if (!is_needed || chunk * CHUNK >= b->width) continue;
-        wide_merge_values(&merge, total + chunk * CHUNK / RUN * 4 * ATTEND_THREADS, is_last, part);
+        wide_merge_values(&merge, total + chunk * CHUNK / SUM_RUN * 2 * ATTEND_THREADS, is_last,
+                          part);
         if (is_last) wide_store(args, b, rows, chunk, sums, part);
     }
 }
