@@ -11,10 +11,11 @@ static int open_step_buffers(struct model *m, struct error *err)
     const struct backend_ops *ops = m->be->ops;
     bool has_places = m->places.config != NULL; /* with its own buffers, but for the logits */
     size_t n = has_places ? 0 : (size_t)ops->capacity(m->be, m->options.max_tokens);
-    size_t rows = has_places ? m->places.n_rows : (size_t)ops->capacity(m->be, m->options.max_rows);
+    size_t rows = (size_t)ops->wanted_capacity(m->be, m->options.max_rows);
     size_t dim = (size_t)m->cfg->dim, ffn = (size_t)m->shard.ffn_dim;
     size_t norm_rows = n > rows ? n : rows;
     int rc = 0;
+    if (has_places) rows = m->places.n_rows;
     const size_t bytes[STEP_BUFFERS] = {
         [BUFFER_X] = n * dim * sizeof(float),
         [BUFFER_H] = has_places ? 0 : norm_rows * dim * sizeof(uint16_t),

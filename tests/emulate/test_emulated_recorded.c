@@ -1,40 +1,42 @@
-/* The forward pass in steps of one row on the emulated GPU has the same bits whether steps are
- * launched kernel by kernel, recorded and replayed, or given once more because the device has no
- * memory for a graph. */
+/* The forward pass in steps of one row, and of many rows that are padded, on the emulated GPU has
+ * the same bits whether steps are launched kernel by kernel, recorded and replayed, or given once
+ * more because the device has no memory for a graph. */
 #include "tests/support/forward_util.h"
 
 #define TALES SOURCE_DIR "/deploy/models/tales/target"
 
-enum { N_TOKENS = 12 };
+enum { N_TOKENS = 4 * 66 };
 
 static int32_t tokens[N_TOKENS], blocks[RIG_BLOCKS];
 
-/* Logits of all positions with one environment variable set; "": with none set. */
-static float *logits_with(const char *name, const char *value)
+/* Logits of n positions, `chunk` in a step, with one environment variable set; "": with none set. */
+static float *logits_with(const char *name, const char *value, int n, int chunk)
 {
     struct rig rig;
     if (*name) setenv(name, value, 1);
     rig_open(&rig, TALES, 1, "auto", 1);
-    float *logits = calloc((size_t)N_TOKENS * (size_t)rig.n_vocab, sizeof *logits);
+    float *logits = calloc((size_t)n * (size_t)rig.n_vocab, sizeof *logits);
     ck_assert_ptr_nonnull(logits);
-    rig_logits(&rig, tokens, N_TOKENS, 1, blocks, logits);
+    rig_logits(&rig, tokens, n, chunk, blocks, logits);
     rig_close(&rig);
     if (*name) unsetenv(name);
     return logits;
 }
 
+/* The steps of a row at a time, of which 10 are replayed, or of 66 rows, of which 2 are. */
 START_TEST(every_way_has_the_same_bits)
 {
-    size_t bytes = (size_t)N_TOKENS * 4096 * sizeof(float);
+    int n = _i == 0 ? 12 : N_TOKENS, chunk = _i == 0 ? 1 : N_TOKENS / 4;
+    size_t bytes = (size_t)n * 4096 * sizeof(float);
     for (int i = 0; i < N_TOKENS; i++) {
         tokens[i] = (37 * i + 11) % 4000;
     }
     for (int i = 0; i < RIG_BLOCKS; i++) {
         blocks[i] = RIG_BLOCKS - 1 - i;
     }
-    float *launched = logits_with("OUTRIDER_TEST_NO_GRAPHS", "1");
-    float *replayed = logits_with("", "");
-    float *refused = logits_with("EMULATED_GRAPHS", "refused");
+    float *launched = logits_with("OUTRIDER_TEST_NO_GRAPHS", "1", n, chunk);
+    float *replayed = logits_with("", "", n, chunk);
+    float *refused = logits_with("EMULATED_GRAPHS", "refused", n, chunk);
     ck_assert(launched[0] != launched[1]);
     ck_assert_mem_eq(launched, replayed, bytes);
     ck_assert_mem_eq(launched, refused, bytes);
@@ -47,9 +49,9 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("emulated_recorded");
-    TCase *tc = tcase_create("steps of one row");
+    TCase *tc = tcase_create("steps");
     tcase_set_timeout(tc, 280);
-    tcase_add_test(tc, every_way_has_the_same_bits);
+    tcase_add_loop_test(tc, every_way_has_the_same_bits, 0, 2);
     suite_add_tcase(suite, tc);
     return check_main(suite);
 }

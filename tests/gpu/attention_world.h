@@ -45,7 +45,7 @@ struct piece {
 
 /* Changes of a test to how a step is run; 0 changes nothing. */
 struct forced {
-    int n, n_partitions;
+    int n_partitions;
     bool is_busy;   /* a device so small that a few tiles keep it busy */
     bool is_narrow; /* no wide tiles */
 };
@@ -284,7 +284,8 @@ static inline struct forced_tiles force_narrow(struct rig *rig, int group)
             tiles[n++] = {i, first};
         }
     }
-    cuda->n_tiles = counts[STEP_COUNT_TILES] = n;
+    cuda->size.n_tiles = counts[STEP_COUNT_TILES] = n;
+    cuda->size.has_wide = false;
     counts[STEP_COUNT_WIDE] = 0;
     struct forced_tiles out = {};
     out.tiles = static_cast<struct step_tile *>(device_open(rig, tiles, times(n, sizeof *tiles)));
@@ -304,7 +305,6 @@ static inline void forced_tiles_close(struct forced_tiles *tiles, struct rig *ri
 static inline void force(struct rig *rig, const struct forced *forced)
 {
     struct backend_cuda *cuda = backend_cuda_of(rig->cuda);
-    if (forced && forced->n) cuda->size.n_rows = forced->n;
     if (forced && forced->n_partitions) cuda->size.n_partitions = forced->n_partitions;
     if (forced && forced->is_busy) cuda->n_sms = 1;
 }

@@ -46,9 +46,8 @@ static void attention_is_the_cpus_and_keeps_its_bits(struct rig *rig, struct att
     feed(rig, &w, &cuda, ragged, N_RAGGED, NULL, got);
     expect_near(rig, &w, got, want, RAGGED_ROWS);
 
-    const struct forced in_turn = {STEP_RECORDED_ROWS + 8, 0, false, false},
-                        wide = {0, 16, false, false};
-    const struct forced busy = {0, 0, true, false};
+    const struct forced in_turn = {1, false, false}, wide = {16, false, false};
+    const struct forced busy = {0, true, false};
     feed(rig, &w, &cuda, ragged, N_RAGGED, &in_turn, again);
     expect_same(rig, &w, again, got, RAGGED_ROWS, "partitions one after the other");
     feed(rig, &w, &cuda, ragged, N_RAGGED, &busy, again);
@@ -248,7 +247,7 @@ static void a_long_lane_merges_all_its_partitions(struct rig *rig, int window, b
     static const struct attention_shape shape = {2, 1, 16, 0};
     static const struct piece tail = {0, 70 * ATTENTION_PARTITION - 2, 4};
     static const int n_positions = tail.position + tail.n;
-    static const struct forced in_turn = {STEP_RECORDED_ROWS + 8, 0, false, false};
+    static const struct forced in_turn = {1, false, false};
     struct world w;
     world_open(&w, rig, shape, &n_positions, 1, false);
     w.window = window;

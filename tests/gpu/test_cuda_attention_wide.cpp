@@ -40,7 +40,7 @@ static void open_mixed(struct world *w, struct rig *rig, const struct wide_case 
 static void wide_tiles_have_the_bits_of_narrow_ones(struct rig *rig, const struct wide_case *c)
 {
     struct world w;
-    const struct forced narrow = {0, 0, false, true};
+    const struct forced narrow = {0, false, true};
     open_mixed(&w, rig, c);
     struct cache cpu = cache_open(&w, rig, false), cuda = cache_open(&w, rig, true);
     uint16_t *want = new_out(&w, MIXED_ROWS), *got = new_out(&w, MIXED_ROWS);
@@ -66,7 +66,7 @@ static void paths_of_trees_have_the_bits_of_narrow_tiles(struct rig *rig, int wi
     static const int32_t parents[GUESSES] = {-1, 0, 1, 2, 3, 4, 5, 1, 7, 8, 9, 10, 11, 12, -1, 14};
     static const struct piece pieces[] = {{0, 90, 60}, {1, 254, COMMITTED + GUESSES}};
     static const int n_positions[] = {150, 254 + COMMITTED + GUESSES, 8 * KV_BLOCK_TOKENS};
-    const struct forced narrow = {0, 0, false, true};
+    const struct forced narrow = {0, false, true};
     struct world w;
     struct tree_layout layout;
     struct attention_tree tree;
@@ -98,7 +98,7 @@ static void rows_without_numbers_stay_alone(struct rig *rig)
     static const struct attention_shape shape = {4, 1, 64, 0};
     static const struct piece prompt = {0, 200, 80};
     static const int n_positions = 280, bad = 30;
-    const struct forced narrow = {0, 0, false, true};
+    const struct forced narrow = {0, false, true};
     struct world w;
     world_open(&w, rig, shape, &n_positions, 1, false);
     struct cache c = cache_open(&w, rig, true);

@@ -5,7 +5,7 @@
 enum {
     DIM = 1024,
     VOCAB = 64,
-    ROWS_MAX = 512, /* whose inputs need more than INPUTS_LEAST bytes */
+    ROWS_MAX = 1200, /* more than are recorded; their inputs need more than INPUTS_LEAST bytes */
     MIB = 1 << 20,
     POSITIONS_MAX = 64 * ATTENTION_PARTITION
 };
@@ -19,7 +19,7 @@ struct recorder {
     struct attention_shape shape;
     int32_t tokens[ROWS_MAX], blocks[POSITIONS_MAX / KV_BLOCK_TOKENS];
     float angles[ROWS_MAX];
-    int wanted[STEP_RECORDED_ROWS];
+    int wanted[ROWS_MAX];
     int n_again; /* of the last step */
 };
 
@@ -100,6 +100,11 @@ static void recordings_outlive_larger_steps(struct rig *rig)
     EXPECT(rig, !run_step(&r, ROWS_MAX, 1, 2), "a large step was replayed");
     EXPECT(rig, cuda_scratch(cuda, 32 * MIB), "no scratch");
     EXPECT(rig, run_step(&r, 5, 1, 1), "a large step has cost a recording");
+    for (int i = 0; i < 3; i++) {
+        EXPECT(rig, run_step(&r, STEP_RECORDED_ROWS - i, 100 + i, 2) == (i == 2),
+               "step %d of the most rows that are recorded", i);
+    }
+    EXPECT(rig, run_step(&r, 5, 1, 1), "the largest recording has cost another");
     EXPECT(rig, cuda_scratch(cuda, 32 * MIB + 1), "no scratch");
     EXPECT(rig, cuda->scratch_bytes == 64 * MIB, "scratch of %zu bytes", cuda->scratch_bytes);
     EXPECT(rig, !run_step(&r, 5, 1, 1), "a step was replayed on scratch that is gone");

@@ -88,6 +88,7 @@ static const struct backend_ops cpu_ops = {
     .is_host = true,
     .kernels = cpu_kernels,
     .capacity = cpu_capacity,
+    .wanted_capacity = cpu_capacity,
     .buffer_open = cpu_buffer_open,
     .buffer_close = cpu_buffer_close,
     .upload = cpu_upload,

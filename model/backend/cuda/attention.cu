@@ -104,11 +104,11 @@ static __global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(attend_args
     if (e < args.head_dim) store_out(args.out + index * width + e, total, sum);
 }
 
-/* True if each partition has a block of its own: in steps that can be recorded, unless there is
+/* True if each partition has a block of its own: in steps of up to STEP_SPLIT_ROWS, unless there is
  * only one partition or the tiles alone keep the device busy. The bits are the same either way. */
 static bool is_split(const struct backend_cuda *be, const attend_args *args, int n_slots)
 {
-    if (be->size.n_rows > STEP_RECORDED_ROWS || be->size.n_partitions < 2) return false;
+    if (be->size.n_partitions < 2) return false;
     return n_slots * args->n_kv_heads < SPLIT_BLOCKS * be->n_sms;
 }
 
@@ -150,8 +150,7 @@ void cuda_attention(struct backend *be, const struct attention_shape *shape,
                     const uint16_t *q, const uint16_t *kv, uint16_t *out)
 {
     struct backend_cuda *cuda = backend_cuda_of(be);
-    int n_rows = cuda_rows(cuda, step->n), group = shape->n_heads / shape->n_kv_heads;
-    int n_slots = n_rows * ((group + STEP_TILE_QUERIES - 1) / STEP_TILE_QUERIES);
+    int n_rows = cuda_rows(cuda, step->n), n_slots = cuda->size.n_tiles;
     attend_args args = {};
     args.inputs = cuda->inputs;
     args.q = q;
@@ -165,8 +164,8 @@ void cuda_attention(struct backend *be, const struct attention_shape *shape,
     args.scale = rule->softcap == 0 ? rule->scale : rule->scale / rule->softcap;
     args.softcap = rule->softcap;
     if (step->n == 0 || !take_partials(cuda, &args, n_rows, n_slots)) return;
-    if (cuda->size.n_rows > STEP_RECORDED_ROWS && !args.values) {
-        attention_launch_many(cuda, &args, cuda->n_tiles);
+    if (cuda->size.has_wide) {
+        attention_launch_many(cuda, &args, n_slots);
         return;
     }
     dim3 grid(static_cast<unsigned>(n_slots), static_cast<unsigned>(shape->n_kv_heads),

@@ -60,7 +60,7 @@ struct backend_cuda {
     cudaEvent_t inputs_copied;    /* the last copy has been made */
     struct step_inputs inputs;
     struct step_size size;
-    int n_tiles; /* exact */
+    int n_wanted; /* exact; -1 between steps */
 
     struct comm *comm; /* whose ranks a step on the stream waits for; NULL: no ranks */
     bool is_recording;
@@ -131,11 +131,11 @@ int cuda_begin_recording(struct backend_cuda *be, bool *replayed, struct error *
 /* Ends the recording and launches it. *again: the step could not be recorded and has not run. */
 void cuda_end_recording(struct backend_cuda *be, bool *again);
 
-/* The rows of a launch for n rows of the step. Buffers have as many. */
+/* The rows of a launch for n rows of the step, or for its wanted rows, which are n_wanted. Buffers
+ * have as many. Where all rows are wanted both paddings are the same. */
 static inline int cuda_rows(const struct backend_cuda *be, int n)
 {
-    (void)be;
-    return step_plan_pad(n);
+    return n == be->n_wanted ? be->size.n_wanted : step_plan_pad(n);
 }
 
 /* Launches kernel<<<grid, block, shared>>>(args) on the backend's stream. It may begin before the

@@ -10,7 +10,7 @@ extern "C" {
 #include "base/log.h"
 }
 
-enum { SM_LEAST = 80, ASK_RANKS_MS = 10, SCRATCH_LEAST = 32 << 20, INPUTS_LEAST = 1 << 20 };
+enum { SM_LEAST = 80, ASK_RANKS_MS = 10, SCRATCH_LEAST = 32 << 20, INPUTS_LEAST = 4 << 20 };
 
 static int device_error(struct error *err, int code, const char *what, cudaError_t status)
 {
@@ -197,6 +197,12 @@ static int cuda_capacity(const struct backend *base, int n)
     return step_plan_pad(n);
 }
 
+static int cuda_wanted_capacity(const struct backend *base, int n)
+{
+    (void)base;
+    return step_plan_wanted_capacity(n);
+}
+
 static void close_inputs(struct inputs_memory *memory)
 {
     cudaFreeHost(memory->host);
@@ -239,7 +245,8 @@ static int send_inputs(struct backend_cuda *be, const struct backend_step *step,
     TRY(grow_inputs(be, plan.bytes, err));
     cuda_note(be, cudaEventSynchronize(be->inputs_copied), "the last step's inputs");
     be->size = plan.size;
-    be->n_tiles = step_plan_write(&plan, step, be->memory->host);
+    be->n_wanted = step->n_rows;
+    step_plan_write(&plan, step, be->memory->host);
     be->inputs.counts = input_at<int32_t>(be, plan.counts);
     be->inputs.lanes = input_at<struct step_lane>(be, plan.lanes);
     be->inputs.row_lane = input_at<int32_t>(be, plan.row_lane);
@@ -292,6 +299,7 @@ static int cuda_end(struct backend *base, bool *again, struct error *err)
     struct backend_cuda *be = backend_cuda_of(base);
     *again = false;
     if (be->is_recording) cuda_end_recording(be, again);
+    if (!*again) be->n_wanted = -1;
     return report(be, err);
 }
 
@@ -324,6 +332,7 @@ static void fill_ops(struct backend_cuda *be)
     ops->form = be->options.weights == CUDA_WEIGHTS_BLOCKS ? be->options.stored : WEIGHTS_BF16;
     ops->kernels = cuda_kernels;
     ops->capacity = cuda_capacity;
+    ops->wanted_capacity = cuda_wanted_capacity;
     ops->buffer_open = cuda_buffer_open;
     ops->buffer_close = cuda_buffer_close;
     ops->upload = cuda_upload;

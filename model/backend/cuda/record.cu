@@ -32,8 +32,8 @@ void cuda_forget_recordings(struct backend_cuda *be)
 static bool is_same(const struct step_size *a, const struct step_size *b)
 {
     return a->n_rows == b->n_rows && a->n_wanted == b->n_wanted &&
-           a->n_partitions == b->n_partitions && a->n_copies == b->n_copies &&
-           a->variant == b->variant;
+           a->n_partitions == b->n_partitions && a->n_tiles == b->n_tiles &&
+           a->has_wide == b->has_wide && a->n_copies == b->n_copies && a->variant == b->variant;
 }
 
 /* True if a is the smaller loss of two recordings. */

@@ -5,8 +5,28 @@
 
 int step_plan_pad(int n)
 {
-    int step = n <= STEP_EXACT_ROWS ? 1 : 8;
-    return (n + step - 1) / step * step;
+    int grain = n <= STEP_EXACT_ROWS ? 1 : 8;
+    while (n > 8 * grain && n > STEP_EXACT_ROWS && n <= STEP_RECORDED_ROWS) {
+        grain *= 2;
+    }
+    return (n + grain - 1) / grain * grain;
+}
+
+int step_plan_wanted_capacity(int n)
+{
+    int room = STEP_EXACT_ROWS;
+    if (n <= 1 || n > STEP_RECORDED_ROWS) return step_plan_pad(n);
+    while (room < n) {
+        room *= 2;
+    }
+    return room;
+}
+
+int step_plan_pad_wanted(int n, int n_rows)
+{
+    int few = step_plan_wanted_capacity(n), all = step_plan_pad(n);
+    if (all < n_rows && n_rows <= STEP_RECORDED_ROWS) all = n_rows;
+    return few < all ? few : all;
 }
 
 static int path_blocks(const struct attention_lane *lane, int path)
@@ -14,10 +34,12 @@ static int path_blocks(const struct attention_lane *lane, int path)
     return (attention_path_end(lane, path) + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
 }
 
-/* The rows of a lane that attend through a path; rows of one path are neighbours. */
+/* The rows of a lane that attend through a path; rows of one path are neighbours. *first and *n are
+ * those of the path before, or zeros for the first path. */
 static void find_run(const struct attention_lane *lane, int path, int *first, int *n)
 {
-    *first = 0;
+    *first += *n; /* in most trees the next path's rows follow */
+    if (*first == lane->n_rows || attention_path(lane, *first) != path) *first = 0;
     while (attention_path(lane, *first) != path) {
         ++*first;
     }
@@ -32,18 +54,70 @@ static int group_heads(const struct attention_shape *shape)
     return shape->n_heads / shape->n_kv_heads;
 }
 
-static void size_of_step(struct step_size *size, const struct backend_step *step)
+/* Of a run's vectors those that wide tiles take in a step of n_rows rows: all, or those before a
+ * last few. */
+static int wide_vectors(int n_rows, int n_vectors)
+{
+    if (n_rows <= STEP_SPLIT_ROWS) return 0;
+    int rest = n_vectors % STEP_WIDE_QUERIES;
+    return rest > STEP_WIDE_QUERIES / 2 ? n_vectors : n_vectors - rest;
+}
+
+static int tiles_of(int n_vectors, int width)
+{
+    return (n_vectors + width - 1) / width;
+}
+
+/* The tiles of a step, exactly; *n_wide of them are wide. */
+static int count_tiles(const struct backend_step *step, int n_rows, int *n_wide)
+{
+    int group = group_heads(step->shape), n_tiles = 0;
+    *n_wide = 0;
+    for (int i = 0; i < step->n_lanes; i++) {
+        const struct attention_lane *lane = &step->lanes[i];
+        for (int path = 0, first = 0, n = 0; path < attention_n_paths(lane); path++) {
+            find_run(lane, path, &first, &n);
+            int wide = wide_vectors(n_rows, n * group);
+            *n_wide += tiles_of(wide, STEP_WIDE_QUERIES);
+            if (n * group > wide) n_tiles += tiles_of(n * group - wide, STEP_TILE_QUERIES);
+        }
+    }
+    return n_tiles + *n_wide;
+}
+
+static int longest_lane(const struct backend_step *step)
 {
     int longest = 1;
-    *size = (struct step_size){step_plan_pad(step->n), step_plan_pad(step->n_rows), 1, 0,
-                               step->variant};
     for (int i = 0; i < step->n_lanes; i++) {
         int end = attention_end(&step->lanes[i]);
         if (end > longest) longest = end;
-        if (attention_n_copied(&step->lanes[i])) size->n_copies = size->n_rows;
     }
-    while ((int64_t)size->n_partitions * ATTENTION_PARTITION < longest) {
-        size->n_partitions *= 2;
+    return longest;
+}
+
+static void size_of_step(struct step_size *size, const struct backend_step *step)
+{
+    int n_rows = step_plan_pad(step->n);
+    int most_tiles = n_rows * tiles_of(group_heads(step->shape), STEP_TILE_QUERIES), n_wide;
+    *size = (struct step_size){.n_rows = n_rows,
+                               .n_wanted = step_plan_pad_wanted(step->n_rows, n_rows),
+                               .n_partitions = 1,
+                               .n_tiles = most_tiles,
+                               .variant = step->variant};
+    for (int i = 0; i < step->n_lanes; i++) {
+        if (attention_n_copied(&step->lanes[i])) size->n_copies = n_rows;
+    }
+    if (n_rows <= STEP_SPLIT_ROWS) {
+        int longest = longest_lane(step);
+        while ((int64_t)size->n_partitions * ATTENTION_PARTITION < longest) {
+            size->n_partitions *= 2;
+        }
+    } else {
+        int n_tiles = count_tiles(step, n_rows, &n_wide);
+        if (2 * n_tiles <= most_tiles) size->n_tiles = (most_tiles + 1) / 2;
+        if (4 * n_tiles <= most_tiles) size->n_tiles = (most_tiles + 3) / 4;
+        if (n_rows > STEP_RECORDED_ROWS) size->n_tiles = n_tiles;
+        size->has_wide = n_wide > 0;
     }
 }
 
@@ -75,8 +149,7 @@ void step_plan_init(struct step_plan *plan, const struct backend_step *step)
     *plan = (struct step_plan){0};
     size_of_step(&plan->size, step);
     size_t n = (size_t)plan->size.n_rows, width = (size_t)angles_of(step);
-    int group = group_heads(step->shape), n_blocks = 0;
-    size_t tiles = (size_t)((group + STEP_TILE_QUERIES - 1) / STEP_TILE_QUERIES);
+    int n_blocks = 0;
     for (int i = 0; i < step->n_lanes; i++) {
         for (int path = 0; path < attention_n_paths(&step->lanes[i]); path++) {
             n_blocks += path_blocks(&step->lanes[i], path);
@@ -89,7 +162,7 @@ void step_plan_init(struct step_plan *plan, const struct backend_step *step)
     plan->row_end = reserve(plan, n, sizeof(int32_t));
     plan->tokens = reserve(plan, n, sizeof(int32_t));
     plan->wanted = reserve(plan, (size_t)plan->size.n_wanted, sizeof(int32_t));
-    plan->tiles = reserve(plan, n * tiles, sizeof(struct step_tile));
+    plan->tiles = reserve(plan, (size_t)plan->size.n_tiles, sizeof(struct step_tile));
     plan->copies = reserve(plan, (size_t)plan->size.n_copies, sizeof(struct step_copy));
     plan->cos = reserve(plan, n * width, sizeof(float));
     plan->sin = reserve(plan, n * width, sizeof(float));
@@ -118,25 +191,27 @@ static void *input_at(const struct writer *w, size_t offset)
 static int write_table(const struct attention_lane *lane, int path, int32_t *blocks)
 {
     int n = path_blocks(lane, path);
-    for (int i = 0; i < n; i++) {
+    int n_shared = lane->tree && lane->tree->first_block < n ? lane->tree->first_block : n;
+    memcpy(blocks, lane->blocks, (size_t)n_shared * sizeof *blocks);
+    for (int i = n_shared; i < n; i++) {
         blocks[i] = attention_block(lane, path, i);
     }
     return n;
 }
 
 /* Writes the rows of a path's run, which becomes lane `index` of the device; the rows of the later
- * paths become the lanes after it. */
+ * paths become the lanes after it. run: its rows, counted from the lane's first one, and its first
+ * block. */
 static void write_run(const struct writer *w, const struct attention_lane *lane, int path,
-                      int index, int first_block)
+                      int index, struct step_lane run)
 {
     struct step_lane *lanes = input_at(w, w->plan->lanes);
     int32_t *row_lane = input_at(w, w->plan->row_lane), *row_pos = input_at(w, w->plan->row_pos);
     int32_t *row_end = input_at(w, w->plan->row_end);
-    int first, n;
-    find_run(lane, path, &first, &n);
-    lanes[index] = (struct step_lane){lane->first_row + first, n, attention_position(lane, first),
-                                      first_block};
-    for (int r = first; r < first + n; r++) {
+    int first = run.first_row, end = first + run.n_rows;
+    lanes[index] = (struct step_lane){lane->first_row + first, run.n_rows,
+                                      attention_position(lane, first), run.first_block};
+    for (int r = first; r < end; r++) {
         row_lane[lane->first_row + r] = index;
         row_pos[lane->first_row + r] = attention_position(lane, r);
         row_end[lane->first_row + r] = index + attention_end_path(lane, r) - path;
@@ -152,8 +227,9 @@ static int write_lanes(const struct writer *w)
     int n_blocks = 0, n_runs = 0;
     for (int i = 0; i < w->step->n_lanes; i++) {
         const struct attention_lane *lane = &w->step->lanes[i];
-        for (int path = 0; path < attention_n_paths(lane); path++) {
-            write_run(w, lane, path, n_runs++, n_blocks);
+        for (int path = 0, first = 0, n = 0; path < attention_n_paths(lane); path++) {
+            find_run(lane, path, &first, &n);
+            write_run(w, lane, path, n_runs++, (struct step_lane){first, n, 0, n_blocks});
             n_blocks += write_table(lane, path, blocks + n_blocks);
         }
     }
@@ -181,14 +257,6 @@ static void write_copies(const struct writer *w)
     }
 }
 
-/* The vectors of a run that wide tiles take: all, or those before a last few. */
-static int wide_vectors(const struct writer *w, int n_vectors)
-{
-    if (w->plan->size.n_rows <= STEP_RECORDED_ROWS) return 0;
-    int rest = n_vectors % STEP_WIDE_QUERIES;
-    return rest > STEP_WIDE_QUERIES / 2 ? n_vectors : n_vectors - rest;
-}
-
 /* Returns the number of wide tiles. */
 static int write_tiles(const struct writer *w, int n_runs, int *n_tiles)
 {
@@ -196,7 +264,7 @@ static int write_tiles(const struct writer *w, int n_runs, int *n_tiles)
     const struct step_lane *lanes = input_at(w, w->plan->lanes);
     int group = group_heads(w->step->shape), n = 0, n_wide = 0;
     for (int i = 0; i < n_runs; i++) {
-        int end = wide_vectors(w, lanes[i].n_rows * group);
+        int end = wide_vectors(w->plan->size.n_rows, lanes[i].n_rows * group);
         for (int first = 0; first < end; first += STEP_WIDE_QUERIES) {
             tiles[n++] = (struct step_tile){i, first};
         }
@@ -204,7 +272,7 @@ static int write_tiles(const struct writer *w, int n_runs, int *n_tiles)
     n_wide = n;
     for (int i = 0; i < n_runs; i++) {
         int end = lanes[i].n_rows * group;
-        for (int first = wide_vectors(w, end); first < end; first += STEP_TILE_QUERIES) {
+        for (int first = wide_vectors(w->plan->size.n_rows, end); first < end; first += STEP_TILE_QUERIES) {
             tiles[n++] = (struct step_tile){i, first};
         }
     }
@@ -247,7 +315,7 @@ static void write_features(const struct writer *w)
     memset(recycled + n, 0, n_padding * sizeof *recycled);
 }
 
-int step_plan_write(const struct step_plan *plan, const struct backend_step *step, void *inputs)
+void step_plan_write(const struct step_plan *plan, const struct backend_step *step, void *inputs)
 {
     const struct writer w = {plan, step, inputs};
     int32_t *wanted = input_at(&w, plan->wanted), *counts = input_at(&w, plan->counts);
@@ -267,5 +335,4 @@ int step_plan_write(const struct step_plan *plan, const struct backend_step *ste
     counts[STEP_COUNT_LANES] = n_runs;
     counts[STEP_COUNT_TILES] = n_tiles;
     counts[STEP_COUNT_WIDE] = n_wide;
-    return n_tiles;
 }

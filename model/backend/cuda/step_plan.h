@@ -9,27 +9,44 @@
 #include "model/backend/backend.h"
 
 enum {
-    STEP_EXACT_ROWS = 8,     /* up to this many rows a step is not padded */
-    STEP_RECORDED_ROWS = 64, /* larger steps are not recorded: their kernels hide the launches */
-    STEP_TILE_QUERIES = 16,  /* query vectors (row, head) of one kv head that attend together */
-    STEP_WIDE_QUERIES = 64   /* the same in a wide tile, which has more than half as many vectors */
+    STEP_EXACT_ROWS = 8,      /* up to this many rows a step is not padded */
+    STEP_RECORDED_ROWS = 512, /* larger steps are not recorded: their kernels hide the launches */
+    STEP_SPLIT_ROWS = 64,     /* in larger steps a block attends to all partitions of its tile */
+    STEP_TILE_QUERIES = 16,   /* query vectors (row, head) of one kv head that attend together */
+    STEP_WIDE_QUERIES = 64    /* the same in a wide tile, which has more than half as many vectors */
 };
 
-/* The rows that a launch has for n rows of a step: 0..8 as they are, then multiples of 8. */
+/* The rows that a launch has for n fed rows of a step: 0..8 as they are, then multiples of 8 up to
+ * 64, of 16 up to 128, of 32 up to 256 and of 64 up to STEP_RECORDED_ROWS, so that there are few
+ * sizes and a recorded step has less than a quarter of its rows as padding. More rows are padded to
+ * multiples of 8. */
 int step_plan_pad(int n);
+
+/* The same for n wanted rows of a step that has n_rows rows after padding. Steps that want all of
+ * their rows or one are the most common ones; other numbers become powers of two. */
+int step_plan_pad_wanted(int n, int n_rows);
+
+/* The most wanted rows that a launch has in steps that want at most n. */
+int step_plan_wanted_capacity(int n);
 
 /* A step's sizes after padding. A recording can be replayed for every step of the same size. */
 struct step_size {
-    int n_rows;       /* fed */
-    int n_wanted;     /* whose logits are wanted */
-    int n_partitions; /* of ATTENTION_PARTITION positions of the longest lane: a power of two */
-    int n_copies;     /* 0 if the step copies no positions, otherwise n_rows */
-    int variant;      /* of its operations */
+    int n_rows;   /* fed */
+    int n_wanted; /* whose logits are wanted */
+    /* Of ATTENTION_PARTITION positions of the longest lane: a power of two. 1 beyond
+     * STEP_SPLIT_ROWS, where no launch depends on it. */
+    int n_partitions;
+    /* Room for tiles: as many as so many rows can have; beyond STEP_SPLIT_ROWS half or a quarter of
+     * them where that is enough, and the exact number in a step that is not recorded. */
+    int n_tiles;
+    bool has_wide; /* tiles */
+    int n_copies;  /* 0 if the step copies no positions, otherwise n_rows */
+    int variant;  /* of its operations */
 };
 
 /* Query vectors first .. first + STEP_TILE_QUERIES - 1 of a lane, or STEP_WIDE_QUERIES of them. Vector
  * v is the lane's row v / G and head v % G of the kv head's G heads. Wide tiles come first; a step
- * that can be recorded has none. */
+ * of up to STEP_SPLIT_ROWS rows has none. */
 struct step_tile {
     int32_t lane, first;
 };
@@ -83,5 +100,5 @@ struct step_plan {
 
 void step_plan_init(struct step_plan *plan, const struct backend_step *step);
 
-/* Writes the step's inputs into host memory of plan->bytes; returns the number of tiles. */
-int step_plan_write(const struct step_plan *plan, const struct backend_step *step, void *inputs);
+/* Writes the step's inputs into host memory of plan->bytes. */
+void step_plan_write(const struct step_plan *plan, const struct backend_step *step, void *inputs);
