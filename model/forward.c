@@ -418,15 +418,20 @@ static const float *row_logits(const struct model *m, int row)
     return m->logits + (size_t)(m->places.config ? m->row_index[row] : row) * model_head_stride(m);
 }
 
+/* The columns of one slice. */
+static void place_slice(const struct model *m, struct answer_item *item, int s)
+{
+    item->slice = m->shard.first_slice + s;
+    row_slice_range(m->shard.n_vocab, m->shard.n_slices, item->slice, &item->first_id,
+                    &item->n_cols);
+}
+
 /* The logits of one slice of a row, in backend memory. */
 static void place_item(const struct model *m, struct answer_item *item, int row, int s,
                        const struct row_wish *wish)
 {
-    item->slice = m->shard.first_slice + s;
     item->wish = wish;
     item->logits = row_logits(m, row) + (size_t)s * (size_t)m->shard.vocab_slice;
-    row_slice_range(m->shard.n_vocab, m->shard.n_slices, item->slice, &item->first_id,
-                    &item->n_cols);
 }
 
 int model_answer(struct model *m, const struct row_query *queries, int n_queries,
@@ -436,7 +441,10 @@ int model_answer(struct model *m, const struct row_query *queries, int n_queries
     assert(n_queries <= m->options.max_rows);
     for (int i = 0; i < n_queries; i++) {
         for (int s = 0; s < n_local; s++) {
-            place_item(m, &m->items[i * n_local + s], queries[i].row, s, queries[i].wish);
+            struct answer_item *item = &m->items[i * n_local + s];
+            if (i == 0) place_slice(m, item, s);
+            if (i > 0) *item = m->items[s];
+            place_item(m, item, queries[i].row, s, queries[i].wish);
         }
     }
     return m->be->ops->answer(m->be, m->items, n_queries * n_local, arena, out, err);
@@ -459,6 +467,7 @@ static void place_row(const struct model *m, struct answer_item *items, int row,
 {
     int n_items = items_of_row(m);
     for (int s = 0; s < n_items; s++) {
+        place_slice(m, &items[s], s);
         place_item(m, &items[s], row, s, wish);
     }
     if (n_items == 1) items[0].n_cols = m->shard.n_vocab;

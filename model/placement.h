@@ -18,6 +18,11 @@ struct placement {
     int32_t *tokens;              /* [max_tokens] */
     float *cos, *sin;             /* [max_tokens][n_ropes][E / 2] */
     float *query_scale;           /* [max_tokens]; NULL: q is not scaled */
+    /* Angles of positions that were fed before, because they take longer than the rest of a step:
+     * slot position % n_known has those of position known[slot] - 1. */
+    int n_known;
+    int32_t *known;      /* [n_known] */
+    float *known_angles; /* [n_known][n_ropes][cos, sin][E / 2] */
 };
 
 /* Keeps cfg and ropes. Errors: ERR_NO_MEMORY. */

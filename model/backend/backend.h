@@ -240,7 +240,7 @@ struct backend_ops {
 
     /* Rows that buffers must have for steps of up to n rows, because a device pads them. */
     int (*capacity)(const struct backend *be, int n);
-    /* The same for steps that want the logits of up to n rows. */
+    /* As capacity, for steps that want the logits of up to n rows. */
     int (*wanted_capacity)(const struct backend *be, int n);
     /* Zeroed memory of the backend; NULL when err is set. Callers use backend_buffer. Errors:
      * ERR_NO_MEMORY, ERR_UNAVAILABLE the device is lost. */

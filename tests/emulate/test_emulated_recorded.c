@@ -9,7 +9,7 @@ enum { N_TOKENS = 4 * 66 };
 
 static int32_t tokens[N_TOKENS], blocks[RIG_BLOCKS];
 
-/* Logits of n positions, `chunk` in a step, with one environment variable set; "": with none set. */
+/* Logits of n positions, `chunk` in a step, with one environment variable set; "": without. */
 static float *logits_with(const char *name, const char *value, int n, int chunk)
 {
     struct rig rig;

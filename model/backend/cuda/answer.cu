@@ -116,15 +116,10 @@ static void pack_columns(const struct answer_item *item, int32_t *columns)
     }
 }
 
-static void pack_job(const struct answer_item *item, struct answer_job *job)
+/* Packs the part of a job that is the same for all slices of a row. */
+static void pack_wish(const struct row_wish *wish, struct answer_job *job)
 {
-    const struct row_wish *wish = item->wish;
     *job = {};
-    job->logits = item->logits;
-    job->first_id = item->first_id;
-    job->n_cols = item->n_cols;
-    job->n_best = answer_item_n_best(item);
-    job->n_columns = n_columns_of(item);
     job->n_temperatures = wish->n_temperatures;
     if (wish->n_temperatures > 0) job->temperature = wish->temperatures[0];
     for (int k = 0; k < wish->n_temperatures; k++) {
@@ -137,8 +132,17 @@ static void pack_job(const struct answer_item *item, struct answer_job *job)
     job->outside = wish->outside;
     job->seed = wish->at.seed;
     job->position = wish->at.position;
-    if (!wish->outside) return;
-    job->coin = rng_uniform(&wish->at, RNG_OUTSIDE, static_cast<uint32_t>(item->slice));
+    job->round = wish->at.round;
+}
+
+static void pack_slice(const struct answer_item *item, struct answer_job *job)
+{
+    job->logits = item->logits;
+    job->first_id = item->first_id;
+    job->n_cols = item->n_cols;
+    job->n_best = answer_item_n_best(item);
+    job->n_columns = n_columns_of(item);
+    job->slice = static_cast<uint32_t>(item->slice);
 }
 
 static void pack_items(const struct batch *batch)
@@ -146,10 +150,15 @@ static void pack_items(const struct batch *batch)
     struct answer_job *job = reinterpret_cast<struct answer_job *>(batch->blocks.host_over);
     int32_t *columns = reinterpret_cast<int32_t *>(job + batch->packing.n_jobs);
     int32_t first_column = 0, first_word = 0;
+    const struct row_wish *wish = NULL; /* of `packed` */
+    struct answer_job packed = {};
     for (int i = 0; i < batch->n_items; i++) {
         const struct answer_item *item = &batch->items[i];
         if (is_settled(item, &batch->out[i]) || comes_whole(item)) continue;
-        pack_job(item, job);
+        if (item->wish != wish) pack_wish(item->wish, &packed);
+        wish = item->wish;
+        *job = packed;
+        pack_slice(item, job);
         pack_columns(item, columns + first_column);
         job->first_column = first_column;
         job->first_word = first_word;
@@ -309,10 +318,14 @@ static void fill_rows(const struct batch *batch, struct arena *arena, struct sli
 /* Empties every row and checks every wish before anything is launched. */
 static void check_items(const struct batch *batch)
 {
+    const struct row_wish *wish = NULL; /* that `code` belongs to */
+    int code = 0;
     for (int i = 0; i < batch->n_items; i++) {
         struct error ignored;
+        if (batch->items[i].wish != wish) code = row_wish_check(batch->items[i].wish, &ignored);
+        wish = batch->items[i].wish;
         batch->out[i] = empty_row(&batch->items[i]);
-        batch->out[i].code = row_wish_check(batch->items[i].wish, &ignored);
+        batch->out[i].code = code;
     }
 }
 

@@ -33,8 +33,8 @@ struct answer_job {
     int32_t buckets;                                  /* enum row_buckets */
     bool noisy_best, entropy, outside;
     uint64_t seed;
-    uint32_t position;
-    double coin; /* of `outside`, in [0, 1) */
+    uint32_t position, round; /* of the wish's coins; round is for `outside` alone */
+    uint32_t slice;           /* the index of the coin of `outside` */
 };
 
 struct answer_result {

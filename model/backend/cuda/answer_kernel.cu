@@ -175,8 +175,11 @@ static __device__ __forceinline__ void draw_outside(const struct answer_job *job
                                                     double outside_sum, int *chosen,
                                                     struct answer_result *result)
 {
-    double left = job->coin * outside_sum;
-    if (threadIdx.x == 0) *chosen = outside_chunk(places, &left);
+    double left = 0; /* of thread 0 */
+    if (threadIdx.x == 0) {
+        left = outside_coin(job) * outside_sum;
+        *chosen = outside_chunk(places, &left);
+    }
     __syncthreads();
     if (*chosen < 0) return;
     int first = *chosen * CHUNK;

@@ -47,6 +47,15 @@ static __device__ __forceinline__ void coupled_four(uint64_t seed, uint32_t posi
     device_philox(out, seed);
 }
 
+/* rng_uniform of the coin that draws outside of a slice's list. */
+static __device__ __forceinline__ double outside_coin(const struct answer_job *job)
+{
+    uint32_t out[4] = {job->position, job->round, RNG_OUTSIDE, job->slice};
+    device_philox(out, job->seed);
+    uint64_t bits = (static_cast<uint64_t>(out[0]) << 32 | out[1]) >> 11;
+    return static_cast<double>(bits) * 0x1p-53;
+}
+
 /* num_log for normal x > 0. */
 static __device__ __forceinline__ double device_log(double x)
 {

@@ -22,8 +22,8 @@ enum {
  * multiples of 8. */
 int step_plan_pad(int n);
 
-/* The same for n wanted rows of a step that has n_rows rows after padding. Steps that want all of
- * their rows or one are the most common ones; other numbers become powers of two. */
+/* As step_plan_pad, for n wanted rows of a step that has n_rows rows after padding. Steps that want
+ * all of their rows or one are the most common ones; other numbers become powers of two. */
 int step_plan_pad_wanted(int n, int n_rows);
 
 /* The most wanted rows that a launch has in steps that want at most n. */
@@ -33,7 +33,7 @@ int step_plan_wanted_capacity(int n);
 struct step_size {
     int n_rows;   /* fed */
     int n_wanted; /* whose logits are wanted */
-    /* Of ATTENTION_PARTITION positions of the longest lane: a power of two. 1 beyond
+    /* Runs of ATTENTION_PARTITION positions that the longest lane has: a power of two. 1 beyond
      * STEP_SPLIT_ROWS, where no launch depends on it. */
     int n_partitions;
     /* Room for tiles: as many as so many rows can have; beyond STEP_SPLIT_ROWS half or a quarter of
