@@ -234,6 +234,13 @@ out:
     return rc;
 }
 
+/* The device's copy of the embedding; NULL where it lacks one of the tables that steps need. */
+static const void *embedding_copy(const struct model *m)
+{
+    bool lacks_one = m->options.look_ahead && !m->look_ahead_copy.data;
+    return lacks_one ? NULL : m->weights.embedding_copy.data;
+}
+
 /* contexts: [n_lanes] before the lanes of a block drafter; NULL: it is none. */
 static int forward(struct model *m, const struct forward_lane *lanes,
                    const struct forward_features *contexts, int n_lanes,
@@ -252,6 +259,8 @@ static int forward(struct model *m, const struct forward_lane *lanes,
                                 .tokens = m->placed.tokens,
                                 .look_ahead = m->options.look_ahead,
                                 .look_ahead_first = m->options.n_vocab,
+                                .embedding_copy = embedding_copy(m),
+                                .look_ahead_copy = m->look_ahead_copy.data,
                                 .n = m->placed.n,
                                 .n_lanes = m->placed.n_lanes,
                                 .features = contexts ? NULL : m->entry.host,
@@ -535,6 +544,16 @@ const struct shard *model_shard(const struct model *m)
 int model_dim(const struct model *m)
 {
     return m->cfg->dim;
+}
+
+size_t model_lacks_copy(const struct model *m)
+{
+    const struct table_copy *copies[] = {&m->weights.embedding_copy, &m->look_ahead_copy};
+    size_t bytes = 0;
+    for (int i = 0; i < 2; i++) {
+        if (copies[i]->lacks_room) bytes += copies[i]->bytes;
+    }
+    return bytes;
 }
 
 size_t model_weight_bytes(const struct model *m)

@@ -35,9 +35,10 @@ struct model {
     int n_ropes;
     struct model_options options;
     struct model_weights weights;
-    struct entry entry;           /* of a head with layers; zeroed: it is none */
-    struct chain chain;           /* of a block drafter */
-    struct places places;         /* of a head of places; zeroed: it is none */
+    struct table_copy look_ahead_copy; /* of options.look_ahead, where the embedding has one */
+    struct entry entry;                /* of a head with layers; zeroed: it is none */
+    struct chain chain;                /* of a block drafter */
+    struct places places;              /* of a head of places; zeroed: it is none */
     struct layer_weights *chosen; /* [n_layers] some of those of `like`; NULL: all, or own ones */
     struct attention_shape attention;
     int qkv_dim, attention_dim; /* (H + 2K) E and H E of this rank */

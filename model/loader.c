@@ -129,3 +129,32 @@ void loader_close_vector(struct backend *be, struct vector *v)
     if (v->data) be->ops->buffer_close(be, v->data, (size_t)v->n * sizeof *v->data);
     *v = (struct vector){0};
 }
+
+/* What steps take for themselves while they run: scratch memory, inputs and recordings. */
+enum { STEPS_BYTES = 1 << 30 };
+
+int loader_copy_table(struct backend *be, const struct weight *table, struct table_copy *copy,
+                      struct error *err)
+{
+    size_t free_bytes = 0, all_bytes = 0;
+    int rc = 0;
+    bool is_plain =
+        table->dtype == DTYPE_BF16 || table->dtype == DTYPE_F16 || table->dtype == DTYPE_F32;
+    *copy = (struct table_copy){0};
+    if (be->ops->is_host || !is_plain || !table->data || table->paired_rows) return 0;
+    copy->bytes = weight_data_bytes(table);
+    TRY(be->ops->memory(be, &free_bytes, &all_bytes, err));
+    copy->lacks_room = free_bytes < copy->bytes + STEPS_BYTES;
+    if (copy->lacks_room) return 0;
+    weight_expect(table, 0, table->n_rows, 0, table->n_cols);
+    TRY(backend_buffer(be, &copy->data, copy->bytes, err));
+    be->ops->upload(be, copy->data, table->data, copy->bytes);
+out:
+    return rc;
+}
+
+void loader_close_copy(struct backend *be, struct table_copy *copy)
+{
+    if (copy->data) be->ops->buffer_close(be, copy->data, copy->bytes);
+    *copy = (struct table_copy){0};
+}

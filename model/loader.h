@@ -16,6 +16,13 @@ struct vector {
     int n;
 };
 
+/* A copy of a table in the memory of a device. */
+struct table_copy {
+    void *data; /* as the table is stored; NULL: there is none */
+    size_t bytes;
+    bool lacks_room; /* the device has no room for it; bytes are what it would take */
+};
+
 struct model_weights;
 
 struct loader {
@@ -63,3 +70,10 @@ int loader_open_vector(struct loader *ld, struct vector *out, int layer,
 int loader_open_norm(struct loader *ld, struct vector *out, int layer, const char *tail, int n_all,
                      int first, int n);
 void loader_close_vector(struct backend *be, struct vector *v);
+
+/* Copies a table of embeddings of plain numbers from a file to the device, unless the device would
+ * have too little room for the steps then. Synthetic tables and those in blocks are not copied.
+ * Errors: ERR_UNAVAILABLE the device is lost. */
+int loader_copy_table(struct backend *be, const struct weight *table, struct table_copy *copy,
+                      struct error *err);
+void loader_close_copy(struct backend *be, struct table_copy *copy);

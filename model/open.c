@@ -73,6 +73,7 @@ out:
 
 static void close_buffers(struct model *m)
 {
+    loader_close_copy(m->be, &m->look_ahead_copy);
     entry_close(&m->entry, m->be);
     chain_close(&m->chain, m->be);
     places_close(&m->places, m->be);
@@ -214,6 +215,9 @@ int model_open(struct model **model, const struct checkpoint *ck, struct comm *c
         TRY(take_weights(m, err));
     } else {
         TRY(weights_open(&m->weights, ck, &m->shard, &wish, be, err));
+    }
+    if (options->look_ahead && m->weights.embedding_copy.data) {
+        TRY(loader_copy_table(be, options->look_ahead, &m->look_ahead_copy, err));
     }
     if (m->entry.head) m->own_fc = projection_key_of(ck, &m->weights.digests);
     *model = m;

@@ -301,6 +301,7 @@ int weights_open(struct model_weights *w, const struct checkpoint *ck, const str
     for (int rank = 0; rank < shard->n_ranks; rank++) {
         if (wish->witnessed >> rank & 1) TRY(witness(&ld, rank));
     }
+    TRY(loader_copy_table(be, &w->embedding, &w->embedding_copy, err)); /* what can be left out */
     checkpoint_release(ck);
     if (w->cache) pack_cache_commit(w->cache);
 out:
@@ -341,6 +342,7 @@ void weights_close(struct model_weights *w, struct backend *be)
         close_layer(be, &w->layers[i], w->n_local);
     }
     loader_close_vector(be, &w->final_norm);
+    loader_close_copy(be, &w->embedding_copy);
     be->ops->matrix_close(be, &w->head);
     entry_weights_close(&w->entry, be);
     places_weights_close(&w->places, be);

@@ -32,6 +32,7 @@ struct model_weights {
     struct entry_weights entry;   /* of a head with layers */
     struct places_weights places; /* of a head of places */
     struct weight embedding;      /* [V][D] read by row, never packed */
+    struct table_copy embedding_copy;
     struct vector final_norm;
     struct matrix
         head;     /* D -> n_local * vocab_slice; column i is row head_ids[i] where ids are chosen */

@@ -322,6 +322,17 @@ static void show_cache(const struct worker *w)
              pack_cache_state_name(report->state), report->text);
 }
 
+/* Steps have the same bits without the copy, but take longer. */
+static void show_left_out(const struct worker *w)
+{
+    size_t bytes = model_lacks_copy(verifier_model(w->verifier));
+    if (!bytes) return;
+    log_line(LOG_LEVEL_WARN, "embedding_on_host",
+             "rank=%d table_mb=%zu text=\"the GPU has no room for the table of embeddings, so the "
+             "host sends the rows of every step: fewer --kv-tokens leave room\"",
+             w->group.comm->rank, bytes >> 20);
+}
+
 static void show_ready(const struct worker *w, int64_t load_ms)
 {
     char pin[PIN_TEXT_BYTES], ends[ENDS_TEXT_BYTES];
@@ -380,6 +391,7 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
     threads_leave(&w->threads);
     TRY(open_signals(w, err));
     show_cache(w);
+    show_left_out(w);
     if (!w->listener) TRY(listen_at(w, address, err));
     TRY(listener_describe(w->listener, &w->description, err));
     listener_set_serving(w->listener, true); /* before a coordinator learns the address */

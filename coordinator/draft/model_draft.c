@@ -145,6 +145,13 @@ int model_draft_start(struct model_draft *d, const struct tokenizer *tok, struct
     d->base.kernels_reason = d->backend->kernels_reason;
     const struct model_draft *like = (const struct model_draft *)options->like;
     TRY(model_draft_open_model(d, d->checkpoint, like ? like->model : NULL, &d->model, err));
+    size_t left_out = model_lacks_copy(d->model);
+    if (left_out) {
+        log_line(LOG_LEVEL_WARN, "embedding_on_host",
+                 "draft=%s table_mb=%zu text=\"the GPU has no room for the draft's table of "
+                 "embeddings, so the host sends the rows of every step\"",
+                 d->options.name, left_out >> 20);
+    }
 out:
     return rc;
 }

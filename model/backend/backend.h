@@ -123,6 +123,9 @@ struct backend_step {
      * look_ahead_first on; NULL: there are none. Equal in all steps of a model. */
     const struct weight *look_ahead;
     int look_ahead_first;
+    /* Copies of both in the backend's memory, as they are stored, bf16, fp16 or fp32. NULL: there
+     * is no copy of the embedding, and rows are read in host memory. */
+    const void *embedding_copy, *look_ahead_copy;
     int n; /* rows fed, over all lanes */
     const struct attention_lane *lanes;
     int n_lanes;
@@ -242,6 +245,8 @@ struct backend_ops {
     int (*capacity)(const struct backend *be, int n);
     /* As capacity, for steps that want the logits of up to n rows. */
     int (*wanted_capacity)(const struct backend *be, int n);
+    /* Free and all memory of the device, in bytes; NULL where is_host. Errors: ERR_UNAVAILABLE. */
+    int (*memory)(struct backend *be, size_t *free_bytes, size_t *all_bytes, struct error *err);
     /* Zeroed memory of the backend; NULL when err is set. Callers use backend_buffer. Errors:
      * ERR_NO_MEMORY, ERR_UNAVAILABLE the device is lost. */
     void *(*buffer_open)(struct backend *be, size_t bytes, struct error *err);

@@ -1,11 +1,15 @@
 /* The forward pass in steps of one row, and of many rows that are padded, on the emulated GPU has
  * the same bits whether steps are launched kernel by kernel, recorded and replayed, or given once
- * more because the device has no memory for a graph. */
+ * more because the device has no memory for a graph; and whether the device has the table of
+ * embeddings or the host sends rows because there is no room for it. */
 #include "tests/support/forward_util.h"
 
 #define TALES SOURCE_DIR "/deploy/models/tales/target"
 
 enum { N_TOKENS = 4 * 66 };
+
+/* Less than steps need besides a copy of the table, and enough for the model. */
+#define LITTLE_MEMORY_MIB "1000"
 
 static int32_t tokens[N_TOKENS], blocks[RIG_BLOCKS];
 
@@ -15,6 +19,9 @@ static float *logits_with(const char *name, const char *value, int n, int chunk)
     struct rig rig;
     if (*name) setenv(name, value, 1);
     rig_open(&rig, TALES, 1, "auto", 1);
+    bool lacks_room = strcmp(value, LITTLE_MEMORY_MIB) == 0;
+    size_t table_bytes = (size_t)4096 * 256 * sizeof(uint16_t);
+    ck_assert_uint_eq(model_lacks_copy(rig.models[0]), lacks_room ? table_bytes : 0);
     float *logits = calloc((size_t)n * (size_t)rig.n_vocab, sizeof *logits);
     ck_assert_ptr_nonnull(logits);
     rig_logits(&rig, tokens, n, chunk, blocks, logits);
@@ -37,9 +44,12 @@ START_TEST(every_way_has_the_same_bits)
     float *launched = logits_with("OUTRIDER_TEST_NO_GRAPHS", "1", n, chunk);
     float *replayed = logits_with("", "", n, chunk);
     float *refused = logits_with("EMULATED_GRAPHS", "refused", n, chunk);
+    float *sent = logits_with("EMULATED_MEMORY_MIB", LITTLE_MEMORY_MIB, n, chunk);
     ck_assert(launched[0] != launched[1]);
     ck_assert_mem_eq(launched, replayed, bytes);
     ck_assert_mem_eq(launched, refused, bytes);
+    ck_assert_mem_eq(launched, sent, bytes);
+    free(sent);
     free(launched);
     free(replayed);
     free(refused);

@@ -181,6 +181,7 @@ static inline void cuda_prepare(struct backend_cuda *be, void (*kernel)(P...), s
 void cuda_matmul_prepare(struct backend_cuda *be);
 void cuda_sum_prepare(struct backend_cuda *be);
 void cuda_rows_prepare(struct backend_cuda *be);
+void cuda_embed_prepare(struct backend_cuda *be);
 void cuda_synthetic_prepare(struct backend_cuda *be);
 void cuda_attention_prepare(struct backend_cuda *be);
 void cuda_attention_store_prepare(struct backend_cuda *be);
@@ -213,8 +214,10 @@ int cuda_tree_sum(struct backend *be, struct comm *comm, struct slice_sums *sums
 void cuda_embed_synthetic(struct backend_cuda *be, const struct weight *table, int n, float scale,
                           float *x);
 
-/* rows.cu */
+/* embed.cu */
 void cuda_embed(struct backend *be, const struct backend_step *step, float *x);
+
+/* rows.cu */
 void cuda_rmsnorm(struct backend *be, const float *x, const float *weight, float eps, int n,
                   int dim, uint16_t *h);
 void cuda_rmsnorm_rows(struct backend *be, const struct backend_step *step, const float *x,

@@ -48,6 +48,16 @@ static void cuda_buffer_close(struct backend *base, void *buffer, size_t bytes)
     cudaFree(buffer);
 }
 
+static int cuda_memory(struct backend *base, size_t *free_bytes, size_t *all_bytes,
+                       struct error *err)
+{
+    struct backend_cuda *be = backend_cuda_of(base);
+    cudaError_t status = cudaSetDevice(be->options.device);
+    if (status == cudaSuccess) status = cudaMemGetInfo(free_bytes, all_bytes);
+    if (status == cudaSuccess) return 0;
+    return device_error(err, ERR_UNAVAILABLE, "asking the GPU for its free memory", status);
+}
+
 static void cuda_upload(struct backend *base, void *buffer, const void *host, size_t bytes)
 {
     struct backend_cuda *be = backend_cuda_of(base);
@@ -333,6 +343,7 @@ static void fill_ops(struct backend_cuda *be)
     ops->kernels = cuda_kernels;
     ops->capacity = cuda_capacity;
     ops->wanted_capacity = cuda_wanted_capacity;
+    ops->memory = cuda_memory;
     ops->buffer_open = cuda_buffer_open;
     ops->buffer_close = cuda_buffer_close;
     ops->upload = cuda_upload;
@@ -400,6 +411,7 @@ static int prepare_kernels(struct backend_cuda *be, struct error *err)
     cuda_matmul_prepare(be);
     cuda_sum_prepare(be);
     cuda_rows_prepare(be);
+    cuda_embed_prepare(be);
     cuda_synthetic_prepare(be);
     cuda_attention_prepare(be);
     cuda_attention_store_prepare(be);

@@ -1,4 +1,4 @@
-/* Operations of the CUDA backend on rows: embedding, norms, and the sums that the tree has still to
+/* Operations of the CUDA backend on rows: norms, and the sums that the tree has still to
  * add.
  *
  * One block of ROW_THREADS works on a row, whatever the row's width: thread t holds the float4s t,
@@ -439,36 +439,6 @@ const uint16_t *cuda_step_features(struct backend *be, const struct backend_step
     return backend_cuda_of(be)->inputs.features;
 }
 
-/* to[n] = from[n] * scale, float4s. */
-static __global__ void __launch_bounds__(COPY_THREADS)
-    copy_kernel(const float4 *from, float scale, float4 *to, unsigned n)
-{
-    unsigned i = blockIdx.x * COPY_THREADS + threadIdx.x;
-    float4 value = make_float4(0, 0, 0, 0);
-    grid_dependency_launch();
-    if (i < n) value = scale4(from[i], scale);
-    grid_dependency_wait();
-    if (i < n) to[i] = value;
-}
-
-/* The step's inputs hold the rows of a file's table, with zeros for padding. They are copied, so
- * that a recording keeps its addresses. Rows of a synthetic table are made here. */
-void cuda_embed(struct backend *be, const struct backend_step *step, float *x)
-{
-    struct backend_cuda *cuda = backend_cuda_of(be);
-    unsigned n = static_cast<unsigned>(cuda_rows(cuda, step->n)) *
-                 static_cast<unsigned>(step->embedding->n_cols / 4);
-    float scale = step->embedding_scale != 0 ? step->embedding_scale : 1;
-    if (n == 0) return;
-    if (!step->embedding->data && step->embedding->dtype != DTYPE_BLOCKS && !step->look_ahead) {
-        cuda_embed_synthetic(cuda, step->embedding, step->n, scale, x);
-        return;
-    }
-    cuda_launch(cuda, "embed", copy_kernel, dim3((n + COPY_THREADS - 1) / COPY_THREADS),
-                dim3(COPY_THREADS), 0, reinterpret_cast<const float4 *>(cuda->inputs.embedding),
-                scale, reinterpret_cast<float4 *>(x), n);
-}
-
 /* x[n] *= factor, or with a softcap x = softcap * tanh(x * factor). */
 static __global__ void __launch_bounds__(COPY_THREADS)
     adjust_kernel(float *x, size_t n, float factor, float softcap)
@@ -531,7 +501,6 @@ void cuda_rows_prepare(struct backend_cuda *be)
         cuda_prepare(be, candidate.kernel, NORM_SHARED_BYTES);
     }
     cuda_prepare(be, feature_kernel, 0);
-    cuda_prepare(be, copy_kernel, 0);
     cuda_prepare(be, adjust_kernel, 0);
     cuda_prepare(be, add_kernel, 0);
 }

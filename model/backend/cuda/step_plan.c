@@ -129,11 +129,10 @@ static size_t reserve(struct step_plan *plan, size_t count, size_t size)
     return at;
 }
 
-/* False without a table, and for a synthetic one alone, whose rows are made on the device unless
- * they are blocks. */
-static bool has_embedding_rows(const struct backend_step *step)
+/* A synthetic table alone has its rows made on the device, unless they are blocks. */
+bool step_plan_has_embedding(const struct backend_step *step)
 {
-    if (!step->embedding) return false;
+    if (!step->embedding || step->embedding_copy) return false;
     return step->embedding->data != NULL || step->embedding->dtype == DTYPE_BLOCKS ||
            step->look_ahead != NULL;
 }
@@ -167,8 +166,9 @@ void step_plan_init(struct step_plan *plan, const struct backend_step *step)
     plan->cos = reserve(plan, n * width, sizeof(float));
     plan->sin = reserve(plan, n * width, sizeof(float));
     plan->query_scale = reserve(plan, step->query_scale ? n : 0, sizeof(float));
-    plan->embedding = reserve(
-        plan, has_embedding_rows(step) ? n * (size_t)step->embedding->n_cols : 0, sizeof(float));
+    plan->embedding =
+        reserve(plan, step_plan_has_embedding(step) ? n * (size_t)step->embedding->n_cols : 0,
+                sizeof(float));
     plan->features =
         reserve(plan, step->features ? n * (size_t)step->feature_width : 0, sizeof(uint16_t));
     plan->recycled = reserve(plan, step->features ? n : 0, sizeof(int32_t));
@@ -328,7 +328,7 @@ void step_plan_write(const struct step_plan *plan, const struct backend_step *st
     write_rows(&w, plan->cos, step->cos, angles_of(step));
     write_rows(&w, plan->sin, step->sin, angles_of(step));
     if (step->query_scale) write_rows(&w, plan->query_scale, step->query_scale, 1);
-    if (has_embedding_rows(step)) write_embedding(&w);
+    if (step_plan_has_embedding(step)) write_embedding(&w);
     if (step->features) write_features(&w);
     counts[STEP_COUNT_ROWS] = step->n;
     counts[STEP_COUNT_WANTED] = step->n_rows;

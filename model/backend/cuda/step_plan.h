@@ -90,13 +90,16 @@ struct step_plan {
     size_t copies;   /* struct step_copy [size.n_copies] */
     size_t cos, sin; /* float [size.n_rows][n_ropes][E / 2] */
     size_t query_scale; /* float [size.n_rows]; absent without such scales */
-    size_t embedding; /* float [size.n_rows][D]: zeros for padding; absent for a synthetic table */
+    size_t embedding;   /* float [size.n_rows][D]: zeros for padding; if step_plan_has_embedding */
     size_t features,
         recycled;  /* uint16 [size.n_rows][feature_width], int32 [size.n_rows]: zeros for
                                   padding; absent without features */
     size_t blocks; /* int32: the lanes' block tables as far as their positions reach */
     size_t bytes;  /* of all inputs together */
 };
+
+/* True if the inputs have embedding rows: those of a file that the device has no copy of. */
+bool step_plan_has_embedding(const struct backend_step *step);
 
 void step_plan_init(struct step_plan *plan, const struct backend_step *step);
 

@@ -338,7 +338,7 @@ START_TEST(the_paths_of_a_tree_are_lanes)
 }
 END_TEST
 
-START_TEST(a_synthetic_table_is_left_to_the_device)
+START_TEST(synthetic_and_copied_tables_are_left_to_the_device)
 {
     const struct attention_lane lanes[] = {{0, 6, 0, tables[0], NULL}};
     const struct weight synthetic = {.dtype = DTYPE_BF16, .n_rows = 1000, .n_cols = DIM, .seed = 7};
@@ -348,6 +348,11 @@ START_TEST(a_synthetic_table_is_left_to_the_device)
     step.embedding = &synthetic;
     step_plan_init(&made, &step);
     ck_assert_uint_eq(file.bytes - made.bytes, 6 * DIM * sizeof(float));
+    step.embedding = &table;
+    step.embedding_copy = table_rows; /* as a device's */
+    struct step_plan copied;
+    step_plan_init(&copied, &step);
+    ck_assert_uint_eq(copied.bytes, made.bytes);
     uint8_t *inputs = malloc(made.bytes);
     step_plan_write(&made, &step, inputs);
     const int32_t *counts = (void *)(inputs + made.counts);
@@ -369,7 +374,7 @@ int main(void)
     tcase_add_test(tc, steps_of_one_size_have_their_inputs_in_the_same_places);
     tcase_add_test(tc, inputs_hold_the_rows_tiles_and_blocks_of_the_lanes);
     tcase_add_test(tc, the_paths_of_a_tree_are_lanes);
-    tcase_add_test(tc, a_synthetic_table_is_left_to_the_device);
+    tcase_add_test(tc, synthetic_and_copied_tables_are_left_to_the_device);
     suite_add_tcase(suite, tc);
     return check_main(suite);
 }
