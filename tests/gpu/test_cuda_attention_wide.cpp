@@ -22,7 +22,9 @@ static void expect_tiles(struct rig *rig, bool is_wide)
     struct backend_cuda *cuda = backend_cuda_of(rig->cuda);
     int n_wide = host_input(rig, cuda->inputs.counts)[STEP_COUNT_WIDE];
     EXPECT(rig, (n_wide > 0) == is_wide, "%d wide tiles", n_wide);
-    EXPECT(rig, n_wide < cuda->n_tiles, "all %d tiles are wide", n_wide);
+    EXPECT(rig, cuda->size.has_wide == is_wide, "the size says otherwise");
+    EXPECT(rig, n_wide < host_input(rig, cuda->inputs.counts)[STEP_COUNT_TILES],
+           "all %d tiles are wide", n_wide);
 }
 
 static void open_mixed(struct world *w, struct rig *rig, const struct wide_case *c)

@@ -272,7 +272,8 @@ static int write_tiles(const struct writer *w, int n_runs, int *n_tiles)
     n_wide = n;
     for (int i = 0; i < n_runs; i++) {
         int end = lanes[i].n_rows * group;
-        for (int first = wide_vectors(w->plan->size.n_rows, end); first < end; first += STEP_TILE_QUERIES) {
+        for (int first = wide_vectors(w->plan->size.n_rows, end); first < end;
+             first += STEP_TILE_QUERIES) {
             tiles[n++] = (struct step_tile){i, first};
         }
     }

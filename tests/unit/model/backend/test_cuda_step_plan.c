@@ -100,6 +100,14 @@ START_TEST(wanted_rows_have_few_paddings_and_room)
 }
 END_TEST
 
+/* Tiles of a lane's query vectors; a last wide tile has more than half of its vectors. */
+static int tiles_of_lane(int n_vectors, bool may_be_wide)
+{
+    int n_wide = may_be_wide ? (n_vectors + STEP_WIDE_QUERIES / 2 - 1) / STEP_WIDE_QUERIES : 0;
+    int rest = n_vectors - n_wide * STEP_WIDE_QUERIES;
+    return n_wide + (rest > 0 ? (rest + STEP_TILE_QUERIES - 1) / STEP_TILE_QUERIES : 0);
+}
+
 /* Every tile has its slot, whatever the lanes; a prompt needs a quarter of them. */
 START_TEST(large_steps_have_room_for_their_tiles)
 {
@@ -114,8 +122,9 @@ START_TEST(large_steps_have_room_for_their_tiles)
             struct backend_step step = step_of(lanes, n, 1);
             struct step_plan plan;
             step_plan_init(&plan, &step);
-            int rows_of_tile = STEP_TILE_QUERIES / 4;
-            int n_tiles = n * ((lengths[i] + rows_of_tile - 1) / rows_of_tile);
+            int n_tiles = n * tiles_of_lane(4 * lengths[i], plan.size.n_rows > STEP_SPLIT_ROWS);
+            ck_assert_int_eq(plan.size.has_wide, plan.size.n_rows > STEP_SPLIT_ROWS &&
+                                                     4 * lengths[i] > STEP_WIDE_QUERIES / 2);
             ck_assert_int_ge(plan.size.n_tiles, n_tiles);
             ck_assert_int_le(plan.size.n_tiles, plan.size.n_rows);
             if (plan.size.n_rows > STEP_RECORDED_ROWS) {
