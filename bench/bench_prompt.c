@@ -1,6 +1,6 @@
 /* How fast a prompt is read: one step of N tokens from position 0, of which the last row is wanted.
  *
- *   bench_prompt [--model MODEL] [--tokens N] [--repeats N] [--device cpu] [--weights bf16]
+ *   bench_prompt [--model MODEL] [--tokens N,N,...] [--repeats N] [--device cpu] [--weights bf16]
  *                [--kernels auto] [--threads N]
  *
  * TFLOP/s counts two operations for each weight (the head's for one row) and token. The operations
@@ -15,7 +15,7 @@
 #include "bench/options.h"
 #include "model/model.h"
 
-enum { LIMIT_SLICE_US = 250000, SHOW_SLICE_US = 10000 };
+enum { LIMIT_SLICE_US = 250000, SHOW_SLICE_US = 10000, LENGTHS_MAX = 16 };
 
 /* The arms of a round. On a device there is only the first. */
 enum { PROMPT, READING, MULTIPLYING, ARMS };
@@ -23,7 +23,8 @@ enum { PROMPT, READING, MULTIPLYING, ARMS };
 struct settings {
     const char *model;
     struct backend_options backend;
-    int n_tokens, n_repeats;
+    int32_t n_tokens[LENGTHS_MAX];
+    int n_lengths, n_repeats;
 };
 
 /* An arm: the prompt over and over. */
@@ -71,19 +72,24 @@ static void measure(struct prompt_arm *arm, const struct settings *s, const stru
                bench_bound_name(share.bound));
     }
     printf("\n");
+    fflush(stdout);
 }
 
 static int run(const struct settings *s, struct error *err)
 {
-    int n_blocks = s->n_tokens / KV_BLOCK_TOKENS + 1, rc = 0;
+    int n_most = 0, n_blocks, rc = 0;
     struct checkpoint *ck = NULL;
     struct backend *be = NULL;
     struct model *model = NULL;
     struct bench_limits limits = {.team = NULL};
     int32_t *tokens = NULL, *blocks = NULL;
+    for (int i = 0; i < s->n_lengths; i++) {
+        n_most = s->n_tokens[i] > n_most ? s->n_tokens[i] : n_most;
+    }
+    n_blocks = n_most / KV_BLOCK_TOKENS + 1;
     const struct model_options mo = {
-        .n_kv_blocks = n_blocks, .max_tokens = s->n_tokens, .max_rows = 1, .max_lanes = 1};
-    TRY(mem_array(&tokens, (size_t)s->n_tokens, sizeof *tokens, err));
+        .n_kv_blocks = n_blocks, .max_tokens = n_most, .max_rows = 1, .max_lanes = 1};
+    TRY(mem_array(&tokens, (size_t)n_most, sizeof *tokens, err));
     TRY(mem_array(&blocks, (size_t)n_blocks, sizeof *blocks, err));
     TRY(checkpoint_open(&ck, s->model, err));
     const struct model_config *cfg = checkpoint_config(ck);
@@ -92,7 +98,7 @@ static int run(const struct settings *s, struct error *err)
     TRY(backend_open(&be, &options_of_model, err));
     TRY(model_open(&model, ck, comm_single(), be, &mo, err));
     size_t weight_bytes = model_weight_bytes(model);
-    for (int i = 0; i < s->n_tokens; i++) {
+    for (int i = 0; i < n_most; i++) {
         tokens[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)cfg->vocab_size);
     }
     for (int i = 0; i < n_blocks; i++) {
@@ -104,8 +110,10 @@ static int run(const struct settings *s, struct error *err)
         TRY(bench_limits_fill(&limits, weight_bytes, err));
         bench_limits_show(&limits, SHOW_SLICE_US);
     }
-    struct prompt_arm arm = {model, {0, s->n_tokens, tokens, blocks, NULL}};
-    measure(&arm, s, be, &limits, bench_step_cost(cfg, weight_bytes, s->n_tokens, 1));
+    for (int i = 0; i < s->n_lengths; i++) {
+        struct prompt_arm arm = {model, {0, s->n_tokens[i], tokens, blocks, NULL}};
+        measure(&arm, s, be, &limits, bench_step_cost(cfg, weight_bytes, s->n_tokens[i], 1));
+    }
 out:
     bench_limits_close(&limits);
     model_close(model);
@@ -118,11 +126,14 @@ out:
 
 int main(int argc, char **argv)
 {
-    struct settings s = {
-        .model = "synthetic:qwen2.5-0.5b,seed=1", .n_tokens = 256, .n_repeats = BENCH_PAIRS_MIN};
+    struct settings s = {.model = "synthetic:qwen2.5-0.5b,seed=1",
+                         .n_tokens = {256},
+                         .n_lengths = 1,
+                         .n_repeats = BENCH_PAIRS_MIN};
     const struct bench_option options[] = {
         {"model", 'm', "MODEL", "default synthetic:qwen2.5-0.5b,seed=1", .text = &s.model},
-        {"tokens", 'n', "N", "of the prompt; default 256", 1, 32768, .number = &s.n_tokens},
+        {"tokens", 'n', "LIST", "lengths of the prompt; default 256", 1, 32768,
+         .list = {s.n_tokens, &s.n_lengths, LENGTHS_MAX}},
         {"repeats", 'r', "N", "default 20", 1, BENCH_PAIRS_MAX, .number = &s.n_repeats},
         {0},
     };

@@ -3,12 +3,13 @@
  *
  *   bench_step [--model MODEL] [--device cpu] [--weights bf16] [--kernels auto] [--threads N]
  *              [--context N] [--rows R,R,...] [--lanes N] [--pairs N]
+ *              [--slice MS]
  *
  * One rank in this process feeds R tokens at position `context` over and over, shared out over N
  * lanes or, with fewer tokens, one to a lane; each step overwrites the one before because the
- * position stays the same. For every R the arms "R rows" and "1 row"
- * alternate in slices of half a second. The ratio is the time of R rows over the time of 1 row, the
- * median of the pairs with quartiles.
+ * position stays the same. For every R the arms "R rows" and "1 row" alternate in slices of half a
+ * second, or of --slice. The ratio is the time of R rows over the time of 1 row, the median of the
+ * pairs with quartiles.
  *
  * On the CPU each pair is followed by slices of the reading loop and of the register loop with as
  * many threads (bench/limits.h). Printed are the share that 1 row has of its limit, which is
@@ -31,7 +32,7 @@ enum {
     ANSWERS = 50,   /* that are timed */
     ANSWER_IDS = 8, /* named by a draw's wish, as many as a draft keeps of q */
     ARENA_BYTES = 64 << 20,
-    STEP_SLICE_US = 500000,
+    STEP_SLICE_MS = 500,
     LIMIT_SLICE_US = 100000
 };
 
@@ -41,7 +42,7 @@ enum { ONE_ROW, MANY_ROWS, READING, MULTIPLYING, ARMS };
 struct settings {
     const char *model;
     struct backend_options backend;
-    int context, n_lanes, n_pairs;
+    int context, n_lanes, n_pairs, slice_ms;
     int32_t rows[LIST_MAX];
     int n_rows;
 };
@@ -157,8 +158,8 @@ static void show_share(const struct steps *s, int arm, int n)
 
 static void compare_rows(struct steps *s, int n_rows, const int32_t *tokens, const int32_t *blocks)
 {
-    static const int64_t slices_us[ARMS] = {STEP_SLICE_US, STEP_SLICE_US, LIMIT_SLICE_US,
-                                            LIMIT_SLICE_US};
+    const int64_t slice_us = 1000 * (int64_t)s->settings->slice_ms;
+    const int64_t slices_us[ARMS] = {slice_us, slice_us, LIMIT_SLICE_US, LIMIT_SLICE_US};
     static struct step_arm one, many;
     int n = s->settings->n_pairs;
     fill_arm(&one, s->model, s->settings, 1, tokens, blocks);
@@ -215,6 +216,7 @@ int main(int argc, char **argv)
     struct settings s = {.model = "synthetic:qwen2.5-0.5b,seed=1",
                          .context = 256,
                          .n_lanes = 1,
+                         .slice_ms = STEP_SLICE_MS,
                          .n_pairs = BENCH_PAIRS_MIN,
                          .rows = {2, 4, 5, 6, 7, 8},
                          .n_rows = 6};
@@ -228,6 +230,8 @@ int main(int argc, char **argv)
          .number = &s.n_lanes},
         {"pairs", 'p', "N", "pairs of slices; default 20", 2, BENCH_PAIRS_MAX,
          .number = &s.n_pairs},
+        {"slice", 's', "MS", "milliseconds of a slice; default 500", 1, 10000,
+         .number = &s.slice_ms},
         {0},
     };
     const struct bench_command command = {.options = options, .backend = &s.backend};

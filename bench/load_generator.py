@@ -6,15 +6,15 @@ to a coordinator of ours or over HTTP to a server with OpenAI's /v1/completions.
 A prompt is a list of token ids, so that every server reads the same number of tokens; all requests
 are greedy and ignore the end of sequence. The number of tokens comes from the server's own count at
 the end, and a request whose counts are not what was asked for fails, because a server that stops
-early would look fast. Of most messages only the time is noted, because the generator runs on the
-machine that it measures; `generator_ratio` says how much of a core it took.
+early would look fast. Of most messages only the time is noted, and of ours the bytes are kept if
+the texts are wanted, because the generator runs on the machine that it measures; `generator_ratio` says how much of a core it took.
 """
 import asyncio
 import json
 import time
 from dataclasses import dataclass, field as data_field
 
-from rpc_python import OPTIONS, SERVICE, field, fields, grpc, varint
+from rpc_python import OPTIONS, SERVICE, field, fields, grpc, packed, varint
 
 REQUEST_TIMEOUT_S = 600
 BODY_BYTES_MAX = 1 << 26
@@ -39,6 +39,13 @@ class Answer:
     n_first: int = 0  # tokens of the first message
     n_prompt: int = 0
     n_tokens: int = 0
+    request: Request = None
+    replies: list = data_field(default_factory=list)  # if texts are kept: messages with tokens
+
+    def token_ids(self):
+        """The text, of a Coordinator that keeps texts."""
+        return [token for reply in self.replies
+                for ids in fields(fields(reply)[1][0]).get(1, []) for token in packed(ids)]
 
     def first_token_s(self):
         return self.first - self.begin
@@ -62,10 +69,11 @@ class Slice:
 # ---- ours ----
 
 class Coordinator:
-    """Our side: Generate of a coordinator. k < 0 leaves the number of guesses to it."""
+    """Our side: Generate of a coordinator. k < 0 leaves the number of guesses to it. keeps_texts:
+    the answers know their token ids."""
 
-    def __init__(self, address, k):
-        self.address = address
+    def __init__(self, address, k, keeps_texts=False):
+        self.address, self.keeps_texts = address, keeps_texts
         self.speculation = field(5, field(1, k)) if k >= 0 else b""
         self.channel = self.stream = None
 
@@ -94,6 +102,8 @@ class Coordinator:
         async for reply in self.stream(message, timeout=REQUEST_TIMEOUT_S):
             if reply[0] >> 3 == 1:
                 answer.last = time.perf_counter()
+                if self.keeps_texts:
+                    answer.replies.append(reply)
                 if not answer.first:
                     answer.first = answer.last
                     answer.n_first = count_ids(reply)
@@ -249,7 +259,8 @@ def check(request, answer):
 
 async def client(server, waiting, answers):
     while waiting:
-        request, answer = waiting.pop(), Answer()
+        request = waiting.pop()
+        answer = Answer(request=request)
         try:
             await server.send(request, answer)
         except (OSError, asyncio.TimeoutError, grpc.RpcError) as failure:
