@@ -7,7 +7,8 @@ A prompt is a list of token ids, so that every server reads the same number of t
 are greedy and ignore the end of sequence. The number of tokens comes from the server's own count at
 the end, and a request whose counts are not what was asked for fails, because a server that stops
 early would look fast. Of most messages only the time is noted, and of ours the bytes are kept if
-the texts are wanted, because the generator runs on the machine that it measures; `generator_ratio` says how much of a core it took.
+the texts are wanted, because the generator runs on the machine that it measures; `generator_ratio`
+says how much of a core it took.
 """
 import asyncio
 import json

@@ -83,8 +83,8 @@ class Bench:
         slices = {}
         for arm, server in self.servers.items():
             run_slice(server, self.requests(n_clients), n_clients)
-            slices[arm] = run_slice(server, self.requests(max(LEAST, n_clients * self.args.requests)),
-                                    n_clients)
+            n_requests = max(LEAST, n_clients * self.args.requests)
+            slices[arm] = run_slice(server, self.requests(n_requests), n_clients)
         rates = {arm: done.tokens_per_second() for arm, done in slices.items()}
         firsts = sorted(a.first_token_s() for a in slices["planned"].answers)
         print(f"{n_clients} clients: plain {rates['plain']:.1f} tokens/s, planned "
