@@ -126,7 +126,7 @@ class Parts:
                        limit=limit, figures=self.ceilings.steps(what))
 
     def steps(self):
-        self.step("bf16, texts", "--lanes", "--rows", ROWS)
+        self.step("bf16, texts", "--lanes", "256", "--rows", ROWS)
         self.step("bf16, one text", "--rows", "2,4,6,8,16,17")
         self.step("fp8, one text", "--weights", "fp8", "--rows", "2,6,8")
 
