@@ -130,7 +130,7 @@ void loader_close_vector(struct backend *be, struct vector *v)
     *v = (struct vector){0};
 }
 
-/* What steps take for themselves while they run: scratch memory, inputs and recordings. */
+/* Memory that steps take while they run: scratch memory, inputs and recordings. */
 enum { STEPS_BYTES = 1 << 30 };
 
 int loader_copy_table(struct backend *be, const struct weight *table, struct table_copy *copy,

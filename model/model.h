@@ -63,8 +63,8 @@ void model_close(struct model *model);
 const struct shard *model_shard(const struct model *model);
 int model_dim(const struct model *model); /* D */
 size_t model_weight_bytes(const struct model *model);
-/* Bytes of embeddings that the device has no room for, so that the host reads the rows of every step
- * and sends them; 0: the device has them, or there is no device or no table in a file. */
+/* Bytes of embeddings that the device has no room for, so that the host reads the rows of every
+ * step and sends them; 0: the device has them, or there is no device or no table in a file. */
 size_t model_lacks_copy(const struct model *model);
 size_t model_kv_bytes(const struct model *model);
 /* Tells if the packed weights came from disk; NULL where they are not kept there. */

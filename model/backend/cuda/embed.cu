@@ -1,6 +1,6 @@
 /* Embedding rows of the CUDA backend. Rows of a table that the device has a copy of are read there;
- * rows of any other file come with the step's inputs, and those of a synthetic table are made on the
- * device. All of them have the bits of backend_step_embed, times the step's scale. */
+ * rows of any other file come with the step's inputs, and those of a synthetic table are made on
+ * the device. All of them have the bits of backend_step_embed, times the step's scale. */
 #include "model/backend/cuda/internal.cuh"
 
 #include "model/backend/cuda/device.cuh"
@@ -110,8 +110,8 @@ static void gather(struct backend_cuda *be, const struct backend_step *step, flo
                 dim3(EMBED_THREADS), 0, args);
 }
 
-/* The step's inputs hold the rows of a table that the device has no copy of, with zeros for padding.
- * They are copied, so that a recording keeps its addresses. */
+/* The step's inputs hold the rows of a table that the device has no copy of, with zeros for
+ * padding. They are copied, so that a recording keeps its addresses. */
 void cuda_embed(struct backend *be, const struct backend_step *step, float *x)
 {
     struct backend_cuda *cuda = backend_cuda_of(be);
