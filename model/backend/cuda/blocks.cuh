@@ -85,11 +85,26 @@ static __device__ __forceinline__ uint32_t bf16_pair_times_2_120(uint32_t pair)
 #endif
 }
 
+/* Bytes FIRST and FIRST + 2 as two numbers of 16 bits with their signs. */
+template <int FIRST> static __device__ __forceinline__ uint32_t bytes_with_signs(uint32_t word)
+{
+#ifndef CUDA_EMULATED
+    uint32_t out; /* a selector of 8 + i is the sign of byte i, eight times */
+    asm("prmt.b32 %0, %1, 0, %2;" : "=r"(out) : "r"(word), "n"(0xa280 + FIRST * 0x1111));
+    return out;
+#else
+    uint32_t low = static_cast<uint32_t>(static_cast<int8_t>(word >> 8 * FIRST));
+    uint32_t high = static_cast<uint32_t>(static_cast<int8_t>(word >> (8 * FIRST + 16)));
+    return high << 16 | (low & 0xffffu);
+#endif
+}
+
+/* Four bits further up the sign of a number with its sign is in its place, and so are the other
+ * seven bits. */
 static __device__ __forceinline__ void e4m3_to_bf16(uint32_t word, uint32_t *low, uint32_t *high)
 {
-    uint32_t even = word << 8;
-    *low = bf16_pair_times_2_120((word & 0x80008000u) | (word >> 4 & 0x07f007f0u));
-    *high = bf16_pair_times_2_120((even & 0x80008000u) | (even >> 4 & 0x07f007f0u));
+    *low = bf16_pair_times_2_120(bytes_with_signs<1>(word) << 4 & 0x87f087f0u);
+    *high = bf16_pair_times_2_120(bytes_with_signs<0>(word) << 4 & 0x87f087f0u);
 }
 
 /* Loads what a lane needs of a tile in shared memory for its two mma. u of up to 7 bits becomes
