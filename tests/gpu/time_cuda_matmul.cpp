@@ -1,9 +1,12 @@
 /* Times the matmuls of one layer and of the head of llama-3.1-8b on this machine's GPU. Each line
- * has one shape and one number of rows: microseconds, GB/s of weights, Tflop/s. Launches follow
- * each other as in a step. Each shape has so many copies that none is found in the second-level
- * cache. The bandwidth of a copy on the device is printed too, to compare with. Not a test.
+ * has one shape and one number of rows: microseconds, GB/s of weights and their share of a copy's
+ * on the device, Tflop/s. Launches follow each other as in a step. Each shape has so many copies
+ * that none is found in the second-level cache. The bits of the first rows must be the same for all
+ * numbers of rows; otherwise the line says so, and the program fails.
  *
  *   time_cuda_matmul [--weights fp8 | Q4_0 | Q4_K | ...] [--rows N,N,...] [--ms PER_LINE] */
+#include <vector>
+
 #include "tests/gpu/blocks_rig.h"
 
 enum {
@@ -12,6 +15,7 @@ enum {
     COPIES_MAX = 64,
     ROWS_MAX = 4096,
     ROTATED_MIB = 512,
+    ROWS_COMPARED = 33,
     COUNTS_MAX = 32
 };
 
@@ -127,8 +131,36 @@ static double median_us(struct timed *t, int n, float ms_wanted)
     return static_cast<double>(us[RUNS / 2]);
 }
 
+/* The results of the first rows of a step of n, as many as are compared. */
+static std::vector<float> first_rows(struct timed *t, int n)
+{
+    const struct shape *shape = t->shape;
+    size_t padded = static_cast<size_t>(t->rig->cuda->ops->capacity(t->rig->cuda, n));
+    size_t n_rows = static_cast<size_t>(n < ROWS_COMPARED ? n : ROWS_COMPARED);
+    size_t width = static_cast<size_t>(shape->n_out) / (shape->is_gate_up ? 4 : 1); /* in floats */
+    std::vector<float> rows(n_rows * width * static_cast<size_t>(shape->n_slices));
+    const float *from = shape->is_gate_up ? reinterpret_cast<const float *>(t->h) : t->out;
+    launch_one(t, 0, n);
+    for (size_t s = 0; s < static_cast<size_t>(shape->n_slices); s++) {
+        device_read(t->rig, &rows[s * n_rows * width], from + s * padded * width,
+                    n_rows * width * sizeof(float));
+    }
+    return rows;
+}
+
+/* True if the rows that two counts of rows have in common have the same bits. */
+static bool are_alike(const std::vector<float> &a, const std::vector<float> &b, int n_slices)
+{
+    size_t n_a = a.size() / static_cast<size_t>(n_slices);
+    size_t n_b = b.size() / static_cast<size_t>(n_slices), n = n_a < n_b ? n_a : n_b;
+    for (size_t s = 0; s < static_cast<size_t>(n_slices); s++) {
+        if (memcmp(&a[s * n_a], &b[s * n_b], n * sizeof(float)) != 0) return false;
+    }
+    return true;
+}
+
 static void time_shape(struct rig *rig, const struct shape *shape, enum block_kind kind,
-                       const int *counts, int n_counts, float ms)
+                       const int *counts, int n_counts, float ms, double copy)
 {
     static struct timed t;
     size_t width = static_cast<size_t>(shape->n_in) * static_cast<size_t>(shape->n_slices);
@@ -146,11 +178,14 @@ static void time_shape(struct rig *rig, const struct shape *shape, enum block_ki
     t.h = static_cast<uint16_t *>(device_open(rig, NULL, rows * n_out * sizeof *t.h));
     t.out = device_floats(rig, NULL, rows * n_out);
     open_copies(&t);
+    std::vector<float> want = first_rows(&t, most);
     for (int i = 0; i < n_counts; i++) {
-        double us = median_us(&t, counts[i], ms);
+        bool is_alike = are_alike(first_rows(&t, counts[i]), want, shape->n_slices);
+        double us = median_us(&t, counts[i], ms), rate = static_cast<double>(t.bytes) / us * 1e-3;
         double flop = 2.0 * static_cast<double>(width) * shape->n_out * counts[i];
-        printf("%-8s %5d rows %10.1f us %8.0f GB/s %8.1f Tflop/s\n", shape->name, counts[i], us,
-               static_cast<double>(t.bytes) / us * 1e-3, flop / us * 1e-6);
+        printf("%-8s %5d rows %10.1f us %8.0f GB/s %5.2f of a copy %8.1f Tflop/s\n", shape->name,
+               counts[i], us, rate, rate / copy, flop / us * 1e-6);
+        EXPECT(rig, is_alike, "rows have other bits than in a step of %d", most);
     }
     for (int i = 0; i < t.n_copies * TIMED_SLICES_MAX; i++) {
         rig->cuda->ops->matrix_close(rig->cuda, &t.matrices[i / TIMED_SLICES_MAX][i % 8]);
@@ -159,8 +194,8 @@ static void time_shape(struct rig *rig, const struct shape *shape, enum block_ki
     free(in);
 }
 
-/* Counts both the bytes read and the bytes written. */
-static void time_copy(struct rig *rig)
+/* GB/s of a copy, which counts both the bytes read and the bytes written. */
+static double time_copy(struct rig *rig)
 {
     enum { TIMES = 20 };
     const size_t bytes = static_cast<size_t>(ROTATED_MIB) << 20;
@@ -177,11 +212,10 @@ static void time_copy(struct rig *rig)
     cudaEventRecord(end, be->stream);
     cudaStreamSynchronize(be->stream);
     cudaEventElapsedTime(&ms, begin, end);
-    printf("copy on the device: %.0f GB/s\n",
-           2.0 * (TIMES - 1) * static_cast<double>(bytes) / static_cast<double>(ms) * 1e-6);
     cudaEventDestroy(begin);
     cudaEventDestroy(end);
     device_close(rig, from), device_close(rig, to);
+    return 2.0 * (TIMES - 1) * static_cast<double>(bytes) / static_cast<double>(ms) * 1e-6;
 }
 
 int main(int argc, char **argv)
@@ -205,9 +239,10 @@ int main(int argc, char **argv)
             if (n > 0 && n <= ROWS_MAX) counts[n_counts++] = n;
         }
     }
-    time_copy(&rig);
+    double copy = time_copy(&rig);
+    printf("copy on the device: %.0f GB/s\n", copy);
     for (int i = 0; i < SHAPES; i++) {
-        time_shape(&rig, &shapes[i], kind, counts, n_counts, ms);
+        time_shape(&rig, &shapes[i], kind, counts, n_counts, ms, copy);
     }
     return rig_close(&rig);
 }
