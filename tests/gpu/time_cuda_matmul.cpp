@@ -5,9 +5,10 @@
  * numbers of rows; otherwise the line says so, and the program fails.
  *
  *   time_cuda_matmul [--weights fp8 | Q4_0 | Q4_K | ...] [--rows N,N,...] [--ms PER_LINE] */
-#include <vector>
+#include <algorithm>
 
 #include "tests/gpu/blocks_rig.h"
+#include "tests/gpu/timing.h"
 
 enum {
     SHAPES = 5,
@@ -15,8 +16,7 @@ enum {
     COPIES_MAX = 64,
     ROWS_MAX = 4096,
     ROTATED_MIB = 512,
-    ROWS_COMPARED = 33,
-    COUNTS_MAX = 32
+    ROWS_COMPARED = 33
 };
 
 struct shape {
@@ -97,22 +97,10 @@ static void launch_one(struct timed *t, int i, int n)
 /* Milliseconds of n_launches on the device. */
 static float time_launches(struct timed *t, int n, int n_launches)
 {
-    struct backend_cuda *be = backend_cuda_of(t->rig->cuda);
-    struct error err = {};
-    cudaEvent_t begin, end;
-    float ms = 0;
-    cudaEventCreate(&begin);
-    cudaEventCreate(&end);
-    cudaEventRecord(begin, be->stream);
-    for (int i = 0; i < n_launches; i++) {
-        launch_one(t, i, n);
-    }
-    cudaEventRecord(end, be->stream);
-    MUST(cuda_finish(be, &err), err);
-    cudaEventElapsedTime(&ms, begin, end);
-    cudaEventDestroy(begin);
-    cudaEventDestroy(end);
-    return ms;
+    return device_ms(t->rig, [&] {
+        for (int i = 0; i < n_launches; i++)
+            launch_one(t, i, n);
+    });
 }
 
 /* The median of five runs of about a fifth of ms_wanted each. */
@@ -160,18 +148,15 @@ static bool are_alike(const std::vector<float> &a, const std::vector<float> &b, 
 }
 
 static void time_shape(struct rig *rig, const struct shape *shape, enum block_kind kind,
-                       const int *counts, int n_counts, float ms, double copy)
+                       const std::vector<int> &counts, float ms, double copy)
 {
     static struct timed t;
     size_t width = static_cast<size_t>(shape->n_in) * static_cast<size_t>(shape->n_slices);
     size_t n_out = static_cast<size_t>(shape->n_out) * static_cast<size_t>(shape->n_slices);
-    int most = 0;
+    int most = *std::max_element(counts.begin(), counts.end());
     t.rig = rig;
     t.shape = shape;
     t.kind = kind;
-    for (int i = 0; i < n_counts; i++) {
-        most = counts[i] > most ? counts[i] : most;
-    }
     size_t rows = static_cast<size_t>(rig->cuda->ops->capacity(rig->cuda, most));
     uint16_t *in = random_bf16(rig, rows * width, 1);
     t.in = static_cast<uint16_t *>(device_open(rig, in, rows * width * sizeof *in));
@@ -179,12 +164,12 @@ static void time_shape(struct rig *rig, const struct shape *shape, enum block_ki
     t.out = device_floats(rig, NULL, rows * n_out);
     open_copies(&t);
     std::vector<float> want = first_rows(&t, most);
-    for (int i = 0; i < n_counts; i++) {
-        bool is_alike = are_alike(first_rows(&t, counts[i]), want, shape->n_slices);
-        double us = median_us(&t, counts[i], ms), rate = static_cast<double>(t.bytes) / us * 1e-3;
-        double flop = 2.0 * static_cast<double>(width) * shape->n_out * counts[i];
-        printf("%-8s %5d rows %10.1f us %8.0f GB/s %5.2f of a copy %8.1f Tflop/s\n", shape->name,
-               counts[i], us, rate, rate / copy, flop / us * 1e-6);
+    for (int n : counts) {
+        bool is_alike = are_alike(first_rows(&t, n), want, shape->n_slices);
+        double us = median_us(&t, n, ms), rate = static_cast<double>(t.bytes) / us * 1e-3;
+        double flop = 2.0 * static_cast<double>(width) * shape->n_out * n;
+        printf("%-8s %5d rows %10.1f us %8.0f GB/s %5.2f of a copy %8.1f Tflop/s\n", shape->name, n,
+               us, rate, rate / copy, flop / us * 1e-6);
         EXPECT(rig, is_alike, "rows have other bits than in a step of %d", most);
     }
     for (int i = 0; i < t.n_copies * TIMED_SLICES_MAX; i++) {
@@ -194,34 +179,10 @@ static void time_shape(struct rig *rig, const struct shape *shape, enum block_ki
     free(in);
 }
 
-/* GB/s of a copy, which counts both the bytes read and the bytes written. */
-static double time_copy(struct rig *rig)
-{
-    enum { TIMES = 20 };
-    const size_t bytes = static_cast<size_t>(ROTATED_MIB) << 20;
-    void *from = device_open(rig, NULL, bytes), *to = device_open(rig, NULL, bytes);
-    struct backend_cuda *be = backend_cuda_of(rig->cuda);
-    cudaEvent_t begin, end;
-    float ms = 0;
-    cudaEventCreate(&begin);
-    cudaEventCreate(&end);
-    for (int i = 0; i < TIMES; i++) {
-        if (i == 1) cudaEventRecord(begin, be->stream);
-        cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, be->stream);
-    }
-    cudaEventRecord(end, be->stream);
-    cudaStreamSynchronize(be->stream);
-    cudaEventElapsedTime(&ms, begin, end);
-    cudaEventDestroy(begin);
-    cudaEventDestroy(end);
-    device_close(rig, from), device_close(rig, to);
-    return 2.0 * (TIMES - 1) * static_cast<double>(bytes) / static_cast<double>(ms) * 1e-6;
-}
-
 int main(int argc, char **argv)
 {
     static struct rig rig;
-    int counts[COUNTS_MAX] = {1, 2, 4, 6, 8, 16, 32, 64, 128, 512, 2048}, n_counts = 11;
+    std::vector<int> counts = {1, 2, 4, 6, 8, 16, 32, 64, 128, 512, 2048};
     enum block_kind kind = BLOCK_UNREAD;
     float ms = 50;
     rig_open(&rig, 1, argv);
@@ -231,18 +192,13 @@ int main(int argc, char **argv)
             if (strcmp(argv[i + 1], block_type_of(one.kind)->name) == 0) kind = one.kind;
         }
         if (strcmp(argv[i], "--ms") == 0) ms = static_cast<float>(atof(argv[i + 1]));
-        if (strcmp(argv[i], "--rows") != 0) continue;
-        n_counts = 0;
-        for (char *at = argv[i + 1]; *at && n_counts < COUNTS_MAX; at += strcspn(at, ",")) {
-            at += *at == ',';
-            int n = atoi(at);
-            if (n > 0 && n <= ROWS_MAX) counts[n_counts++] = n;
-        }
+        if (strcmp(argv[i], "--rows") == 0) counts = counts_of(argv[i + 1], ROWS_MAX);
     }
-    double copy = time_copy(&rig);
+    if (counts.empty()) counts.push_back(1);
+    double copy = copy_rate(&rig);
     printf("copy on the device: %.0f GB/s\n", copy);
     for (int i = 0; i < SHAPES; i++) {
-        time_shape(&rig, &shapes[i], kind, counts, n_counts, ms, copy);
+        time_shape(&rig, &shapes[i], kind, counts, ms, copy);
     }
     return rig_close(&rig);
 }
