@@ -22,6 +22,8 @@ install(FILES deploy/shell/outrider.bash RENAME outrider
 
 set(share ${CMAKE_INSTALL_DATADIR}/outrider)
 install(DIRECTORY deploy/models/tales DESTINATION ${share}/models)
+install(PROGRAMS deploy/models/get DESTINATION ${share}/models)
+install(FILES deploy/models/published DESTINATION ${share}/models)
 install(DIRECTORY deploy/grafana deploy/prometheus DESTINATION ${share}
   PATTERN "*_test.yaml" EXCLUDE)
 install(PROGRAMS deploy/mpirun/group deploy/mpirun/one DESTINATION ${share}/mpirun)

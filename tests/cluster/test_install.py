@@ -19,8 +19,9 @@ from units import Unit, end, reference
 
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
 PROGRAMS = ["outrider", "outrider-coordinator", "outrider-group", "outrider-worker"]
-SCRIPTS = {"usr/share/outrider/mpirun/group", "usr/share/outrider/mpirun/one",
-           "usr/share/outrider/mpirun/outrider.sbatch", "usr/share/outrider/tls/make-ca"}
+SCRIPTS = {"usr/share/outrider/models/get", "usr/share/outrider/mpirun/group",
+           "usr/share/outrider/mpirun/one", "usr/share/outrider/mpirun/outrider.sbatch",
+           "usr/share/outrider/tls/make-ca"}
 NO_RESTART = 78
 
 
@@ -55,6 +56,7 @@ def expected():
             | listed("usr/share/doc/outrider", "README.md", "copyright", "changelog.gz", *documents)
             | listed(f"{share}/models/tales",
                      *files_of(os.path.join(SOURCE, "deploy", "models", "tales")))
+            | {f"{share}/models/published"}
             | listed(f"{share}/mpirun", "common", "preflight", "hosts.example")
             | SCRIPTS
             | listed(f"{share}/prometheus", "alerts.yaml", "prometheus.yaml", "rules.yaml")
