@@ -20,8 +20,8 @@ COMMANDS = ["serve", "list", "chat", "run", "demo", "generate", "score", "tokeni
             "count", "export", "plan", "skip", "heads", "record", "replay", "datastore build",
             "datastore check", "bench", "link", "jobs submit", "jobs watch", "jobs list",
             "jobs cancel", "key add", "key list", "key remove", "health", "describe"]
-SCRIPTS = ["deploy/local/run", "deploy/mpirun/group", "deploy/mpirun/one", "deploy/tls/make-ca",
-           "deploy/image/build"]
+SCRIPTS = ["deploy/local/run", "deploy/models/get", "deploy/mpirun/group", "deploy/mpirun/one",
+           "deploy/tls/make-ca", "deploy/image/build"]
 MARK = "<!-- Generated from here on: tests/cluster/test_options_page.py BUILD --write -->\n"
 # A long line for each option, so that its text is in one piece.
 ARGP_LAYOUT = "rmargin=10000"
@@ -31,8 +31,7 @@ EVERYWHERE = ("help", "usage", "version")
 
 
 def help_of(command):
-    environment = {**os.environ, "ARGP_HELP_FMT": ARGP_LAYOUT, "ASAN_OPTIONS": "detect_leaks=0",
-                   "OUTRIDER_BUILD": "/nonexistent"}  # deploy/local/run then prints its own alone
+    environment = {**os.environ, "ARGP_HELP_FMT": ARGP_LAYOUT, "ASAN_OPTIONS": "detect_leaks=0"}
     done = subprocess.run([*command, "--help"], stdin=subprocess.DEVNULL, capture_output=True,
                           encoding="utf-8", env=environment, timeout=30, check=False)
     if done.returncode or not done.stdout:
