@@ -6,7 +6,7 @@
  *   logprobs        F32  [N - 1]                 of tokens 1 .. N - 1
  *   best_ids        I32  [N - 1][top]            the best after tokens 0 .. N - 2, -1: no more
  *   best_logprobs   F32  [N - 1][top]
- * The last two are there if top > 0. docs/running.md says what the metadata hold. */
+ * The last two are there if top > 0. docs/jobs.md says what the metadata hold. */
 #pragma once
 
 #include "model/tokenizer/tokenizer.h"

@@ -249,7 +249,7 @@ def check_heads(world):
     """A draft that guesses among few tokens."""
     with tempfile.TemporaryDirectory(prefix="outrider-") as folder:
         path = os.path.join(folder, "counted")
-        pages = [os.path.join(SOURCE, "docs", name) for name in ("design.md", "running.md")]
+        pages = [os.path.join(SOURCE, "docs", name) for name in ("design.md", "models.md")]
         subprocess.run([os.path.join(world.cluster.bin, "outrider"), "count", "-m", DRAFT, "-o",
                         path, *pages], check=True, capture_output=True)
         for n in ("1", "200", ""):

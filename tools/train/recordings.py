@@ -1,4 +1,4 @@
-"""Texts that `outrider record` wrote (docs/running.md), as batches for training.
+"""Texts that `outrider record` wrote (docs/jobs.md), as batches for training.
 
 A text of N tokens has features of its tokens 0 .. N - 2. Every head guesses at rows: row i has the
 feature of position i and knows the tokens up to i + 1, and its guess k, counted from 0, is of the
