@@ -27,7 +27,7 @@ def _digest(requirements):
         return hashlib.sha256(file.read() + sys.version.encode()).hexdigest()[:16]
 
 
-def _is_index_there(python):
+def is_there(python=sys.executable):
     """True if something answers where pip looks for packages."""
     found = subprocess.run([python, "-m", "pip", "config", "get", "global.index-url"],
                            capture_output=True, text=True, check=False).stdout.strip()
@@ -49,7 +49,7 @@ def _install(folder, requirements, flags):
                          capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
     if run.returncode:
         print(f"cannot install {requirements}:\n{run.stderr}", file=sys.stderr)
-        if _is_index_there(python):
+        if is_there(python):
             sys.exit(1)
         skips.skip(f"the packages of {os.path.basename(requirements)} cannot be installed, because "
                    "nothing answers where pip looks for them")
