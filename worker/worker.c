@@ -261,6 +261,7 @@ static int load(struct worker *w, struct verifier_options *vo, struct error *err
     struct copies copies;
     TRY(copies_plan(&copies, &w->group, w->checkpoint, w->backend, err));
     vo->witnessed = copies.witnessed;
+    log_line(LOG_LEVEL_INFO, "packing", "rank=%d model=%s", w->group.comm->rank, w->options.model);
     if (w->group.comm->rank == 0) vo->projection = w->head.head;
     TRY(verifier_open(&w->verifier, w->checkpoint, w->group.comm, w->backend, vo, err));
     TRY(copies_check(&copies, &w->group, w->checkpoint, w->backend, verifier_model(w->verifier),

@@ -39,7 +39,7 @@ struct supervisor {
     FILE *log;
     int signals;
     int n_ready; /* ranks */
-    bool is_listening, is_ready, has_target, is_calibrating, was_up, is_up;
+    bool is_packing, is_listening, is_ready, has_target, is_calibrating, was_up, is_up;
     int64_t target_ms, ready_ms; /* since when there is a target, and all ranks are ready */
     char why[PART_REASON_BYTES]; /* the coordinator has no target */
     bool has_said_why;
@@ -83,6 +83,16 @@ static void take_warning(struct supervisor *s, const struct log_event *event, co
     }
 }
 
+static void show_progress(struct supervisor *s);
+
+/* Shown at once, because it may be over at the next look. */
+static void begin_packing(struct supervisor *s)
+{
+    if (s->is_packing) return;
+    s->is_packing = true;
+    if (!s->was_up && !s->is_stopping) show_progress(s);
+}
+
 static void take_event(struct supervisor *s, struct part *part, const struct log_event *event)
 {
     char text[PART_REASON_BYTES];
@@ -92,6 +102,7 @@ static void take_event(struct supervisor *s, struct part *part, const struct log
     if (is_error || strcmp(event->level, "warn") == 0) take_warning(s, event, text);
     bool is_ready = strcmp(event->name, "ready") == 0;
     if (part == &s->group) {
+        if (strcmp(event->name, "packing") == 0) begin_packing(s);
         if (is_ready) s->n_ready++;
         if (is_ready) s->ready_ms = clock_now_ms();
         return;
@@ -135,6 +146,7 @@ static void take_line(void *arg, struct part *part, const char *line)
 static void forget(struct supervisor *s, const struct part *part)
 {
     if (part == &s->group) s->n_ready = 0;
+    if (part == &s->group) s->is_packing = false;
     if (part == &s->coordinator) s->is_listening = s->is_ready = s->is_calibrating = false;
     s->has_target = s->is_up = s->has_said_why = false;
     s->why[0] = '\0';
@@ -225,7 +237,8 @@ static void show_progress(struct supervisor *s)
     const char *draft = serve_value_of_coordinator(s->options, "draft");
     if (!draft) draft = serve_value_of_coordinator(s->options, "head");
     if (s->n_ready < s->options->n_ranks) {
-        snprintf(text, sizeof text, "loading %.200s", s->options->model);
+        snprintf(text, sizeof text, "%s %.200s",
+                 s->is_packing ? "packing the weights of" : "loading", s->options->model);
         if (s->options->n_ranks > 1) {
             snprintf(detail, sizeof detail, "%d of %d ranks are ready", s->n_ready,
                      s->options->n_ranks);

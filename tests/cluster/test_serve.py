@@ -64,7 +64,8 @@ class Serving(unittest.TestCase):
         self.assertIn(f'base_url="{served.url}/v1"', client)
         self.assertEqual(chat.split(), ["outrider", "chat", "--address", served.address])
         self.assertLessEqual(len(err.splitlines()), LINES_MOST)
-        self.assertEqual(err.splitlines()[0], f"loading {TARGET} ...")
+        self.assertEqual(err.splitlines()[:2], [f"loading {TARGET} ...",
+                                                f"packing the weights of {TARGET} ..."])
         self.assertEqual(len(served.pids("outrider-worker")), n_ranks)
         return curl
 
