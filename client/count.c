@@ -49,6 +49,8 @@ static const char doc[] =
 static int prepare(struct count *c, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {.variables = "OUTRIDER_COUNT_",
+                                           .example =
+                                               "outrider count -m models/draft -o counts story.txt",
                                            .args_doc = "FILE...",
                                            .doc = doc,
                                            .parts = {{rows, c, NULL}},

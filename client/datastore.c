@@ -46,11 +46,13 @@ static const char build_doc[] =
 
 static int prepare(struct build *b, int argc, char **argv, struct error *err)
 {
-    const struct option_program program = {.variables = "OUTRIDER_DATASTORE_BUILD_",
-                                           .args_doc = "FILE...",
-                                           .doc = build_doc,
-                                           .parts = {{rows, b, NULL}},
-                                           .take = take_file};
+    const struct option_program program = {
+        .variables = "OUTRIDER_DATASTORE_BUILD_",
+        .example = "outrider datastore build -m models/target -o texts.ds story.txt",
+        .args_doc = "FILE...",
+        .doc = build_doc,
+        .parts = {{rows, b, NULL}},
+        .take = take_file};
     int rc = 0;
     TRY(mem_array(&b->files, (size_t)argc, sizeof *b->files, err));
     TRY(option_program_parse(&program, argc, argv, err));
@@ -138,6 +140,7 @@ static int check_main(int argc, char **argv)
     static const struct option_row no_rows[] = {{0}};
     const char *path = NULL;
     const struct option_program program = {.args_doc = "DATASTORE",
+                                           .example = "outrider datastore check texts.ds",
                                            .doc = check_doc,
                                            .parts = {{no_rows, &path, NULL}},
                                            .take = take_path};
@@ -160,6 +163,7 @@ int datastore_main(int argc, char **argv)
                 "Commands:\n"
                 "  build  make a datastore of texts\n"
                 "  check  is a datastore as it was written?\n\n"
+                "Example: outrider datastore build -m models/target -o texts.ds story.txt\n\n"
                 "'outrider datastore COMMAND --help' tells more.\n",
         .commands = {{"build", build_main}, {"check", check_main}}};
     return client_run_one(&commands, argc, argv);

@@ -45,6 +45,7 @@ static int prepare(struct describe *d, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {
         .variables = "OUTRIDER_DESCRIBE_",
+        .example = "outrider describe models/target",
         .name = "describe",
         .args_doc = "[MODEL]",
         .doc = doc,

@@ -45,6 +45,8 @@ static const char doc[] = "Prints the text of IDS: numbers separated by commas o
 static int prepare(struct detokenize *d, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {.variables = "OUTRIDER_DETOKENIZE_",
+                                           .example =
+                                               "outrider detokenize -m models/target 12,7,300",
                                            .args_doc = "[IDS]",
                                            .doc = doc,
                                            .parts = {{rows, d, NULL}},

@@ -58,6 +58,8 @@ static const char doc[] =
 static int prepare(struct exporting *e, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {.variables = "OUTRIDER_EXPORT_",
+                                           .example =
+                                               "outrider export models/target out --weights int4",
                                            .args_doc = "MODEL DIR",
                                            .doc = doc,
                                            .parts = {{rows, e, NULL}},

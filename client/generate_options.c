@@ -106,15 +106,17 @@ static int check_command(const struct generate_options *o, struct error *err)
 
 int generate_options_parse(struct generate_options *o, int argc, char **argv, struct error *err)
 {
-    const struct option_program program = {.variables = "OUTRIDER_GENERATE_",
-                                           .args_doc = "[PROMPT]",
-                                           .doc = doc,
-                                           .parts = {{rows, o, NULL},
-                                                     {request_rows, o, NULL},
-                                                     {answer_rows, o, NULL},
-                                                     {more_rows, o, NULL},
-                                                     {connection_rows, &o->connection, NULL}},
-                                           .take = take_word};
+    const struct option_program program = {
+        .variables = "OUTRIDER_GENERATE_",
+        .example = "outrider generate \"Once upon a time\" -n 64 --temperature 0",
+        .args_doc = "[PROMPT]",
+        .doc = doc,
+        .parts = {{rows, o, NULL},
+                  {request_rows, o, NULL},
+                  {answer_rows, o, NULL},
+                  {more_rows, o, NULL},
+                  {connection_rows, &o->connection, NULL}},
+        .take = take_word};
     int rc = 0;
     generate_options_init(o);
     TRY(option_program_parse(&program, argc, argv, err));

@@ -41,6 +41,7 @@ static int prepare(struct health *h, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {
         .variables = "OUTRIDER_HEALTH_",
+        .example = "outrider health --address 10.0.0.1:7070",
         .name = "health",
         .doc = doc,
         .parts = {{rows, h, NULL}, {connection_rows, &h->connection, NULL}}};

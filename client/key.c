@@ -172,6 +172,7 @@ static int add_main(int argc, char **argv)
 {
     struct option_program program = {
         .variables = "OUTRIDER_KEY_ADD_",
+        .example = "outrider key add keys alice --weight 2",
         .args_doc = "FILE NAME",
         .doc = "Makes an API key for NAME, prints it, and writes into FILE what it is known "
                "by.\v" CLIENT_STATUS_DOC,
@@ -202,6 +203,7 @@ static int list_main(int argc, char **argv)
 {
     struct option_program program = {
         .args_doc = "FILE",
+        .example = "outrider key list keys",
         .doc = "Lists whose API keys FILE has, and what they may do.\v" CLIENT_STATUS_DOC,
         .parts = {{no_rows, NULL, NULL}},
         .take = take_file_word};
@@ -244,6 +246,7 @@ static int remove_main(int argc, char **argv)
 {
     struct option_program program = {
         .args_doc = "FILE NAME",
+        .example = "outrider key remove keys alice",
         .doc = "Removes the API key of NAME from FILE.\v" CLIENT_STATUS_DOC,
         .parts = {{no_rows, NULL, NULL}},
         .take = take_file_and_name};
@@ -261,6 +264,7 @@ int key_main(int argc, char **argv)
                 "  add     make a key and print it\n"
                 "  list    whose keys there are\n"
                 "  remove  take a key out of the file\n\n"
+                "Example: outrider key add keys alice\n\n"
                 "'outrider key COMMAND --help' tells more.\n",
         .commands = {{"add", add_main}, {"list", list_main}, {"remove", remove_main}}};
     return client_run_one(&commands, argc, argv);

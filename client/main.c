@@ -53,6 +53,11 @@ static const char doc[] =
     "  chat        talk with a model in the terminal\n"
     "  run         serve a model for one answer\n"
     "  demo        the same text with and without guesses, side by side\n"
+    "  describe    what is served, and by whom\n"
+    "  health      is a coordinator or worker serving?\n"
+    "  help        the help of a command\n\n"
+    "Example: outrider serve Qwen/Qwen3-0.6B\n\n"
+    "More commands:\n"
     "  score       log-probabilities and perplexity of a text\n"
     "  tokenize    token ids of a text; local, needs no server\n"
     "  detokenize  text of token ids; local, needs no server\n"
@@ -68,9 +73,6 @@ static const char doc[] =
     "  link        can hosts reach each other, and how fast is it?\n"
     "  jobs        submit, watch, list and cancel jobs\n"
     "  key         make, list and remove API keys; local\n"
-    "  health      is a coordinator or worker serving?\n"
-    "  describe    what is served, and by whom\n"
-    "  help        the help of a command\n"
     "  version     which version this is\n\n"
     "'outrider COMMAND --help' or 'outrider help COMMAND' tells more.\n\n" CLIENT_STATUS_DOC;
 

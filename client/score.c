@@ -64,6 +64,7 @@ static int prepare(struct score *s, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {
         .variables = "OUTRIDER_SCORE_",
+        .example = "outrider score \"Once upon a time there was a king.\"",
         .args_doc = "[TEXT]",
         .doc = doc,
         .parts = {{rows, s, NULL}, {connection_rows, &s->connection, NULL}},

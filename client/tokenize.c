@@ -43,11 +43,13 @@ static const char doc[] =
 
 static int prepare(struct tokenize *t, int argc, char **argv, struct error *err)
 {
-    const struct option_program program = {.variables = "OUTRIDER_TOKENIZE_",
-                                           .args_doc = "[TEXT]",
-                                           .doc = doc,
-                                           .parts = {{rows, t, NULL}},
-                                           .take = take_word};
+    const struct option_program program = {
+        .variables = "OUTRIDER_TOKENIZE_",
+        .example = "outrider tokenize -m models/target \"Once upon a time\"",
+        .args_doc = "[TEXT]",
+        .doc = doc,
+        .parts = {{rows, t, NULL}},
+        .take = take_word};
     int rc = 0;
     TRY(option_program_parse(&program, argc, argv, err));
     if (!t->model) return error_set(err, ERR_ARGUMENT, "--model FOLDER is missing");

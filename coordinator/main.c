@@ -119,18 +119,23 @@ static const char *const off_first[] = {
     [APPEND_OFF] = "off", [APPEND_AUTO] = "auto", [APPEND_ON] = "on"};
 
 static const struct option_row rows[] = {
-    OPTION_GROUP("Models", "--target=10.0.0.2:7071,10.0.0.3:7071 --draft=/models/small"),
+    OPTION_GROUP("Target and draft", "--target=10.0.0.2:7071,10.0.0.3:7071 --draft=/models/small"),
     {"target", 'w', "LIST", .read = add_targets,
      .help = "where the ranks of all groups are, separated by commas and in any order: "
              "HOST:PORT, unix:PATH, dns:NAME:PORT (every address of NAME, looked up again and "
              "again) or lws:PORT (the pods of the LeaderWorkerSet group that this pod leads); "
              "or mpi, when one mpirun starts everything; may be given again"},
-    {"groups", 0, "N", FIELD(options.n_groups), .least = 1, .most = GROUPS_MAX,
-     .standard_int = GROUPS_DEFAULT, .help = "groups that are used at a time, at most, 1 to 16"},
     {"draft", 'd', "MODEL", FIELD(options.draft), .standard = "none",
      .help = "draft model: a folder, ORG/NAME in the Hugging Face cache, a GGUF file, "
              "synthetic:SHAPE,seed=S[,agree=A,draft=1] or none; with ,layers=0-3,12-15 after it "
              "(the target's own folder, for example) only these layers of it"},
+    {"tokenizer", 0, "FOLDER", FIELD(options.tokenizer),
+     .help =
+         "tokenizer: a folder, ORG/NAME or a GGUF file; default the draft's; without a draft it "
+         "must be given"},
+    OPTION_GROUP("Models", "--head=/models/head --served-name=large"),
+    {"groups", 0, "N", FIELD(options.n_groups), .least = 1, .most = GROUPS_MAX,
+     .standard_int = GROUPS_DEFAULT, .help = "groups that are used at a time, at most, 1 to 16"},
     {"head", 0, "FOLDER", FIELD(options.head),
      .help = "a head drafts, in place of a draft model or besides one: the folder, or ORG/NAME, of "
              "an EAGLE, DFlash, DSpark, Medusa or blockwise head, of MiMo-7B with its MTP layer, "
@@ -142,10 +147,6 @@ static const struct option_row rows[] = {
      .help = "the head guesses from the first request on, as its file says or as an earlier start "
              "has found; otherwise texts of the target first show how its file is meant, and a "
              "head of whose first guesses fewer than 5 % are right does not guess"},
-    {"tokenizer", 0, "FOLDER", FIELD(options.tokenizer),
-     .help =
-         "tokenizer: a folder, ORG/NAME or a GGUF file; default the draft's; without a draft it "
-         "must be given"},
     {"served-name", 0, "NAME", READ(served_name, read_served_name),
      .help = "what clients are told that the target is called; default the last part of its "
              "folder, ORG/NAME, or the general.name of its GGUF file, without which it is the "
@@ -447,6 +448,7 @@ int main(int argc, char **argv)
     static struct arguments args = {.options = {.n_draft = -1}};
     const struct option_program options = {
         .variables = "OUTRIDER_COORDINATOR_",
+        .example = "outrider-coordinator --target 10.0.0.2:7071 --draft models/draft",
         .read_file = config_file_read,
         .doc = "Serves a target model with speculative decoding.",
         .parts = {{rows, &args, check_options},

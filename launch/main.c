@@ -102,6 +102,7 @@ static bool is_about_program(const char *word)
 static void parse(struct launch *launch, char **argv, char **own, char **rest)
 {
     const struct option_program program = {.variables = "OUTRIDER_GROUP_",
+                                           .example = "outrider-group -T 2 --model models/target",
                                            .args_doc = "[OPTION of outrider-worker...]",
                                            .doc = doc,
                                            .parts = {{rows, launch, NULL}}};

@@ -225,6 +225,7 @@ int main(int argc, char **argv)
     static struct arguments args;
     const struct option_program options = {
         .variables = "OUTRIDER_WORKER_",
+        .example = "outrider-worker --model models/target --listen unix:/tmp/worker",
         .read_file = config_file_read,
         .doc = "Serves one tensor-parallel rank of the target model.",
         .parts = {{rows, &args, finish_options},

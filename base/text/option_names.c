@@ -53,7 +53,7 @@ static void collect(struct option_set *set, const struct argp *argp)
 {
     const struct argp_option *option = argp->options;
     for (; option && (option->name || option->key || option->doc); option++) {
-        if (set->n < NAMES_MAX) set->options[set->n++] = option;
+        if (set->n < NAMES_MAX && !(option->flags & OPTION_DOC)) set->options[set->n++] = option;
     }
     for (const struct argp_child *child = argp->children; child && child->argp; child++)
         collect(set, child->argp);

@@ -119,11 +119,22 @@ static void put_paragraph(const char *text, size_t len)
     put_words(text + begin, len - begin);
 }
 
-static const char commands_title[] = "Commands:\n", status_title[] = "Exit status";
+static const char status_title[] = "Exit status";
+/* Paragraphs that list commands. */
+static const char *const commands_titles[] = {"Commands:\n", "More commands:\n"};
 
 static bool begins(const char *text, const char *with)
 {
     return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* The bytes of the title, if the text begins with one of a list of commands, otherwise 0. */
+static size_t commands_title(const char *text)
+{
+    for (size_t i = 0; i < sizeof commands_titles / sizeof *commands_titles; i++) {
+        if (begins(text, commands_titles[i])) return strlen(commands_titles[i]);
+    }
+    return 0;
 }
 
 /* Prints the paragraphs of a doc that say the exit status, or all others. Commands get a section of
@@ -135,9 +146,9 @@ static void put_paragraphs(const char *text, size_t len, bool is_status, const c
         const char *stop = strstr(text, "\n\n");
         size_t n = stop && stop < end ? (size_t)(stop - text) : (size_t)(end - text);
         if (n > 0 && *text != '\n' && begins(text, status_title) == is_status) {
-            size_t skip = begins(text, commands_title) ? strlen(commands_title) : 0;
+            size_t skip = commands_title(text);
             if (skip || title) {
-                printf(".SH %s\n", skip ? "COMMANDS" : title);
+                printf(".SH %s\n", !skip ? title : *text == 'C' ? "COMMANDS" : "MORE COMMANDS");
             } else {
                 puts(".PP");
             }
@@ -243,6 +254,14 @@ static void put_variables(const char *variables)
           stdout);
 }
 
+static void put_example(const char *example)
+{
+    if (!example) return;
+    fputs(".SH EXAMPLES\n\\fB", stdout);
+    put_text(example, strlen(example));
+    fputs("\\fR\n", stdout);
+}
+
 static void print_man(const struct option_pages *pages, const char *purpose)
 {
     const char *after, *title = NULL;
@@ -257,6 +276,7 @@ static void print_man(const struct option_pages *pages, const char *purpose)
         put_option(row);
     }
     put_paragraphs(after, strlen(after), false, "NOTES");
+    put_example(pages->example);
     if (pages->n) put_variables(pages->variables);
     put_paragraphs(after, strlen(after), true, "EXIT STATUS");
     fputs(".SH SEE ALSO\n"
@@ -341,12 +361,26 @@ static const char *kind_of(const char *value, const char *words)
     return words[0] ? "words" : "any";
 }
 
+/* Prints the lines after the title. False: the doc has no such title. */
+static bool print_commands(const char *doc, const char *title)
+{
+    const char *line = strstr(doc, title);
+    if (!line) return false;
+    for (line += strlen(title); *line;) {
+        size_t rest = 0, n = line_length(line, strlen(line)), name = item_name(line, n, &rest);
+        if (name == 0) break;
+        printf("command\t%.*s\t%.*s\n", (int)name, line + 2, (int)(n - rest), line + rest);
+        line += n + (line[n] == '\n');
+    }
+    return true;
+}
+
 static void print_table(const struct option_pages *pages)
 {
     const char *after, *args = pages->args_doc;
     size_t len;
     const char *doc = doc_of(pages, &len, &after);
-    const char *before = strstr(doc, commands_title);
+    bool has_commands = false;
     for (int i = 0; i < pages->n; i++) {
         const struct option_page_row *row = &pages->rows[i];
         char words[WORDS_BYTES], letter[] = {'-', (char)row->letter, '\0'};
@@ -355,13 +389,9 @@ static void print_table(const struct option_pages *pages)
                row->value ? row->value : "-", kind_of(row->value, words), words[0] ? words : "-",
                row->help);
     }
-    for (const char *line = before ? before + strlen(commands_title) : ""; *line;) {
-        size_t rest = 0, n = line_length(line, strlen(line)), name = item_name(line, n, &rest);
-        if (name == 0) break;
-        printf("command\t%.*s\t%.*s\n", (int)name, line + 2, (int)(n - rest), line + rest);
-        line += n + (line[n] == '\n');
-    }
-    if (args && !before) {
+    for (size_t i = 0; i < sizeof commands_titles / sizeof *commands_titles; i++)
+        has_commands = print_commands(doc, commands_titles[i]) || has_commands;
+    if (args && !has_commands) {
         bool are_files = strcmp(kind_of(args, ""), "any") != 0;
         printf("argument\t%s\n", are_files ? "files" : "any");
     }

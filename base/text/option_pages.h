@@ -31,7 +31,7 @@ struct option_page_row {
 
 struct option_pages {
     const char *name; /* of the program or command, "outrider generate" */
-    const char *doc, *args_doc, *variables;
+    const char *doc, *args_doc, *variables, *example;
     const struct option_page_row *rows;
     int n;
 };

@@ -19,7 +19,8 @@ enum {
     ROWS_MAX = 256,
     GROUPS_MAX = 24,
     KEY_FIRST = 256, /* after all letters */
-    KEY_PAGES = KEY_FIRST + ROWS_MAX
+    KEY_PAGES = KEY_FIRST + ROWS_MAX,
+    EXAMPLE_BYTES = 96
 };
 
 struct entry {
@@ -36,7 +37,8 @@ struct reader {
     const struct option_row *groups[GROUPS_MAX]; /* [group]; NULL: has no title */
     int n_groups;
     const char *config; /* --config */
-    struct argp_option options[2 * ROWS_MAX + GROUPS_MAX + 2];
+    char example[EXAMPLE_BYTES];
+    struct argp_option options[2 * ROWS_MAX + GROUPS_MAX + 3];
     struct error *err;
 };
 
@@ -257,6 +259,21 @@ static struct argp_option *add_row(struct argp_option *next, const struct option
     return next;
 }
 
+/* argp puts it after the options of its group, which is the first one that is shown. */
+static struct argp_option *add_example(struct reader *reader, struct argp_option *next)
+{
+    int first = reader->n_groups;
+    if (!reader->program->example) return next;
+    for (int i = 0; i < reader->n; i++) {
+        const struct entry *entry = &reader->entries[i];
+        if (entry->group < first && !(flags_of(entry->row) & OPTION_HIDDEN)) first = entry->group;
+    }
+    snprintf(reader->example, sizeof reader->example, "Example: %s", reader->program->example);
+    *next++ = (struct argp_option){
+        .name = reader->example, .flags = OPTION_DOC | OPTION_NO_USAGE, .group = first + 1};
+    return next;
+}
+
 static void make_options(struct reader *reader)
 {
     struct argp_option *next = reader->options;
@@ -268,6 +285,7 @@ static void make_options(struct reader *reader)
             if (entry->group == group) next = add_row(next, entry->row, i, group + 1);
         }
     }
+    next = add_example(reader, next);
     *next++ = (struct argp_option){
         .name = OPTION_PAGES_OPTION, .key = KEY_PAGES, .arg = "FORM", .flags = OPTION_HIDDEN};
     *next = (struct argp_option){0};
@@ -397,6 +415,7 @@ static int print_pages(struct reader *reader, const char *name, const char *form
                                            .doc = program->doc,
                                            .args_doc = program->args_doc,
                                            .variables = program->variables,
+                                           .example = program->example,
                                            .rows = rows,
                                            .n = n};
         rc = option_pages_print(&pages, form, reader->err);

@@ -34,6 +34,7 @@ struct option_program {
     const char *variables;
     option_file *read_file;     /* reads the file that --config names; NULL: there is no --config */
     const char *doc, *args_doc; /* of argp */
+    const char *example;        /* a whole command line, at the end of the first group; or NULL */
     struct option_part parts[OPTION_PARTS_MAX]; /* up to the first without rows */
     /* Takes a word that is no option, with the fields of the first part; NULL: there are none. */
     int (*take)(void *fields, char *word, struct error *err);

@@ -135,13 +135,15 @@ static void set_defaults(struct bench_options *o)
 
 int bench_options_parse(struct bench_options *o, int argc, char **argv, struct error *err)
 {
-    const struct option_program program = {.variables = "OUTRIDER_BENCH_",
-                                           .name = "bench",
-                                           .doc = doc,
-                                           .parts = {{rows, o, NULL},
-                                                     {request_rows, &o->base.generate, NULL},
-                                                     {answer_rows, &o->base.generate, NULL},
-                                                     {connection_rows, &o->connection, NULL}}};
+    const struct option_program program = {
+        .variables = "OUTRIDER_BENCH_",
+        .example = "outrider bench --prompts questions.jsonl -n 100 --sweep K=0..8",
+        .name = "bench",
+        .doc = doc,
+        .parts = {{rows, o, NULL},
+                  {request_rows, &o->base.generate, NULL},
+                  {answer_rows, &o->base.generate, NULL},
+                  {connection_rows, &o->connection, NULL}}};
     int rc = 0;
     *o = (struct bench_options){0};
     generate_options_init(&o->base.generate);

@@ -47,6 +47,7 @@ static int parse(struct chat *chat, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {
         .variables = "OUTRIDER_CHAT_",
+        .example = "outrider chat Qwen/Qwen3-0.6B --temperature 0",
         .args_doc = "[MODEL] [-- OPTION OF SERVE...]",
         .doc = doc,
         .parts = {{rows, chat, NULL},

@@ -114,6 +114,7 @@ static int prepare(struct demo *demo, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {
         .variables = "OUTRIDER_DEMO_",
+        .example = "outrider demo --model Qwen/Qwen3-8B -- --draft Qwen/Qwen3-0.6B",
         .args_doc = "[-- OPTION OF SERVE...]",
         .doc = doc,
         .parts = {{rows, demo, NULL}, {connection_rows, &demo->connection, NULL}}};

@@ -61,6 +61,7 @@ static int prepare(struct run *run, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {
         .variables = "OUTRIDER_RUN_",
+        .example = "outrider run Qwen/Qwen3-0.6B \"What is a fox?\" -- --threads 4",
         .args_doc = "MODEL [PROMPT] [-- OPTION OF SERVE...]",
         .doc = doc,
         .parts = {{rows, run, NULL}, {request_rows, &run->options, NULL}},

@@ -65,6 +65,7 @@ static int prepare(struct heads *h, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {
         .variables = "OUTRIDER_HEADS_",
+        .example = "outrider heads models/head models/draft --target models/target",
         .args_doc = "NAME...",
         .doc = doc,
         .parts = {{rows, h, NULL}, {backend_rows, &h->backend, NULL}},

@@ -18,6 +18,7 @@ int jobs_main(int argc, char **argv)
                 "  watch   show the text of a job, also while it grows\n"
                 "  list    jobs that the coordinator has, newest first\n"
                 "  cancel  end jobs\n\n"
+                "Example: outrider jobs submit requests.jsonl > answers.jsonl\n\n"
                 "'outrider jobs COMMAND --help' tells more.\n",
         .commands = {{"submit", jobs_submit_main},
                      {"watch", jobs_watch_main},

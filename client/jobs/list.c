@@ -111,6 +111,7 @@ int jobs_list_main(int argc, char **argv)
     struct list l = {.limit = LIST_MAX};
     const struct option_program program = {
         .variables = "OUTRIDER_JOBS_LIST_",
+        .example = "outrider jobs list --address 10.0.0.1:7070",
         .name = "list",
         .doc = list_doc,
         .parts = {{list_rows, &l, NULL}, {connection_rows, &l.connection, NULL}}};
@@ -184,6 +185,7 @@ int jobs_cancel_main(int argc, char **argv)
     struct cancel c = {0};
     const struct option_program program = {
         .variables = "OUTRIDER_JOBS_CANCEL_",
+        .example = "outrider jobs cancel job-1 job-2",
         .args_doc = "ID...",
         .doc = cancel_doc,
         .parts = {{cancel_rows, &c, NULL}, {connection_rows, &c.connection, NULL}},

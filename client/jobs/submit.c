@@ -125,6 +125,7 @@ static int prepare(struct submit *s, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {
         .variables = "OUTRIDER_JOBS_SUBMIT_",
+        .example = "outrider jobs submit requests.jsonl > answers.jsonl",
         .args_doc = "FILE",
         .doc = doc,
         .parts = {{rows, s, NULL}, {connection_rows, &s->connection, NULL}},

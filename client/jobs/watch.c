@@ -50,6 +50,7 @@ static int prepare(struct watch *w, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {
         .variables = "OUTRIDER_JOBS_WATCH_",
+        .example = "outrider jobs watch job-1",
         .args_doc = "ID",
         .doc = doc,
         .parts = {{rows, w, NULL}, {connection_rows, &w->connection, NULL}},

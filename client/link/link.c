@@ -53,6 +53,7 @@ static const char doc[] =
 static int prepare(struct link_command *c, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {.variables = "OUTRIDER_LINK_",
+                                           .example = "outrider link 10.0.0.2:7079",
                                            .args_doc = "[ADDRESS...]",
                                            .doc = doc,
                                            .parts = {{rows, c, NULL}},

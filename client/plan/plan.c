@@ -70,6 +70,7 @@ static int prepare(struct planning *p, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {
         .variables = "OUTRIDER_PLAN_",
+        .example = "outrider plan --alpha 0.7 --c 0.1 --rtt 0.2",
         .doc = doc,
         .parts = {{option_rows, p, NULL}, {connection_rows, &p->connection, NULL}}};
     int rc = 0;

@@ -119,11 +119,13 @@ static int prepare(struct record *r, int argc, char **argv, struct error *err)
 {
     const struct record_options *o = &r->options;
     struct connection *connection = &r->generate.connection;
-    const struct option_program program = {.doc = doc,
-                                           .parts = {{rows, &r->options, NULL},
-                                                     {request_rows, &r->generate, NULL},
-                                                     {connection_of_record, &r->generate, NULL},
-                                                     {connection_rows, connection, NULL}}};
+    const struct option_program program = {
+        .doc = doc,
+        .example = "outrider record --prompts prompts.jsonl --boundaries 2,15 --out DIR",
+        .parts = {{rows, &r->options, NULL},
+                  {request_rows, &r->generate, NULL},
+                  {connection_of_record, &r->generate, NULL},
+                  {connection_rows, connection, NULL}}};
     int rc = 0;
     generate_options_init(&r->generate);
     TRY(option_program_parse(&program, argc, argv, err));

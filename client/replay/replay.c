@@ -93,6 +93,7 @@ static int prepare(struct replay *r, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {
         .variables = "OUTRIDER_REPLAY_",
+        .example = "outrider replay --drafter session,store recorded.jsonl",
         .args_doc = "FILE...",
         .doc = doc,
         .parts = {{rows, r, NULL}, {backend_rows, &r->backend, NULL}},

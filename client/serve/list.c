@@ -189,6 +189,7 @@ int model_list_main(int argc, char **argv)
     struct error err;
     char cache[HUB_PATH_BYTES] = "";
     const struct option_program program = {.variables = "OUTRIDER_LIST_",
+                                           .example = "outrider list models",
                                            .name = "list",
                                            .doc = doc,
                                            .args_doc = "[FOLDER...]",

@@ -332,6 +332,7 @@ int serve_options_read(struct serve_options *options, int argc, char **argv, str
     int rc_lists = read_lists(&lists, &missing);
     const struct option_program program = {
         .variables = "OUTRIDER_SERVE_",
+        .example = "outrider serve Qwen/Qwen3-8B --draft Qwen/Qwen3-0.6B --port 9000",
         .read_file = config_file_read,
         .name = "serve",
         .doc = doc,

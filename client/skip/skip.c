@@ -116,6 +116,7 @@ static int prepare(struct skipping *s, int argc, char **argv, struct error *err)
 {
     const struct option_program program = {
         .variables = "OUTRIDER_SKIP_",
+        .example = "outrider skip models/target --text story.txt",
         .args_doc = "MODEL",
         .doc = doc,
         .parts = {{rows, s, NULL}, {backend_rows, &s->backend, NULL}},

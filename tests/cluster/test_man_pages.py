@@ -35,8 +35,8 @@ def call(words, *more):
 
 def commands_below(*words):
     """The words of all commands, as the help lists them."""
-    listed = re.search(r"(?ms)^Commands:$(.*?)^$", call(words, "--help"))
-    for name in re.findall(r"(?m)^ {2}(\S+)", listed[1]) if listed else []:
+    lists = re.findall(r"(?ms)^(?:More c|C)ommands:$(.*?)^$", call(words, "--help"))
+    for name in re.findall(r"(?m)^ {2}(\S+)", "".join(lists)):
         if name not in ("help", "version"):
             yield [*words, name]
             yield from commands_below(*words, name)

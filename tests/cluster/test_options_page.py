@@ -66,6 +66,9 @@ def argp_section(name, command):
     section = [f"## {name}", "", f"    {lines[0].removeprefix('Usage: ')}", "",
                *paragraphs(lines[1:2]), ""]
     rows = []
+    example = next((line for line in lines if line.startswith("  Example: ")), None)
+    if example:
+        section += [f"    {example.removeprefix('  Example: ')}", ""]
     for line in lines[2:]:
         heading = re.match(r"^ (\S.*:)$", line)
         found = ARGP_OPTION.match(line)
@@ -117,8 +120,8 @@ def check_commands(build):
     has its section."""
     def list_of(*command):
         lines = help_of([os.path.join(build, "bin", "outrider"), *command])
-        first = lines.index("Commands:") + 1
-        return [line.split()[0] for line in lines[first:lines.index("", first)]]
+        lists = re.findall(r"(?ms)^(?:More c|C)ommands:$(.*?)^$", "\n".join(lines))
+        return re.findall(r"(?m)^ {2}(\S+)", "".join(lists))
 
     listed = [name for name in list_of() if name not in EVERYWHERE]
     for group in ("jobs", "key", "datastore"):

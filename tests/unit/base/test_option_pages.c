@@ -71,6 +71,7 @@ static int parse(const char *doc_text, const char *args_doc, const char *option,
     const struct option_program program = {.doc = doc_text,
                                            .args_doc = args_doc,
                                            .variables = "TEST_PAGE_",
+                                           .example = "test --queue 4 -m x",
                                            .parts = {{rows, &fields, NULL}}};
     snprintf(word, sizeof word, "%s", option);
     return option_program_parse(&program, 2, argv, err);
@@ -121,12 +122,13 @@ END_TEST
 START_TEST(a_table_has_commands)
 {
     char text[8192];
-    read_pages(
-        "Usage: test COMMAND\nTests.\n\nCommands:\n  add    one; or two\n  list  all\n\nMore.",
-        "COMMAND", "--options-as=table", text, sizeof text);
+    read_pages("Usage: test COMMAND\nTests.\n\nCommands:\n  add    one; or two\n  list  all\n\n"
+               "More commands:\n  end  it\n\nMore.",
+               "COMMAND", "--options-as=table", text, sizeof text);
     const char *commands = strstr(text, "command\t");
     ck_assert_ptr_nonnull(commands);
-    ck_assert_str_eq(commands, "command\tadd\tone; or two\ncommand\tlist\tall\n");
+    ck_assert_str_eq(commands, "command\tadd\tone; or two\ncommand\tlist\tall\n"
+                               "command\tend\tit\n");
 }
 END_TEST
 
@@ -142,6 +144,7 @@ START_TEST(man_gets_a_page)
         ".SS Words\n.TP\n\\fB\\-\\-loud\\fR\na flag\n",
         ".SH NOTES\nIt isn\\(aqt \\e\\-all.\n.TP\n\\fBitem\\fR\nof a list\n"
         ".RS\n.nf\n  as it is\n.fi\n.RE\n.PP\nMore.\n"
+        ".SH EXAMPLES\n\\fBtest \\-\\-queue 4 \\-m x\\fR\n"
         ".SH ENVIRONMENT\nEach option has a variable, called \\fBTEST_PAGE_\\fR",
         ".SH EXIT STATUS\nExit status: 0.\n.SH SEE ALSO\n",
     };
