@@ -311,7 +311,7 @@ static void write_standard(const struct option_row *row, char *out, size_t size)
     if (row->variable) {
         snprintf(out, size, "; default %s from the environment%s%s", row->variable,
                  standard ? ", or " : "", standard ? standard : "");
-    } else if (standard) {
+    } else if (standard && *standard) {
         snprintf(out, size, "; default %s", standard);
     }
 }

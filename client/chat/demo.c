@@ -20,11 +20,35 @@ enum {
     NAME_BYTES = 256
 };
 
-/* Any model can go on with them. Several, so that one odd text does not decide. */
-static const char *const prompts[N_PROMPTS] = {
-    "Once upon a time there was a king who had",
-    "The old woman opened the door and said to the boy:",
-    "When the princess came to the well,",
+enum demo_texts { TEXTS_TALES, TEXTS_COPIES, N_TEXTS };
+static const char *const texts_names[N_TEXTS] = {"tales", "copies"};
+
+/* Any model can go on with the tales. The copies are for one that keeps to its prompt, in which
+ * much of what it writes is found. Several, so that one odd text does not decide. */
+static const char *const prompts_of[N_TEXTS][N_PROMPTS] = {
+    {"Once upon a time there was a king who had",
+     "The old woman opened the door and said to the boy:", "When the princess came to the well,"},
+    {"Notice:\n"
+     "The harbour office opens at eight. Every boat that enters the harbour has to show its papers "
+     "at the harbour office. A boat without papers waits at the outer pier until the office has "
+     "called its owner.\n\n"
+     "The same notice once more:\n"
+     "The harbour office opens at",
+     "A file:\n"
+     "def area(width, height):\n"
+     "    if width < 0 or height < 0:\n"
+     "        raise ValueError(\"a side is negative\")\n"
+     "    return width * height\n\n"
+     "def volume(width, height, depth):\n"
+     "    return area(width, height) * depth\n\n"
+     "The same file once more:\n"
+     "def area(width, height):",
+     "A table:\n"
+     "{\"name\": \"Ada\", \"town\": \"Lund\", \"boat\": \"Sea Wind\", \"length\": 12}\n"
+     "{\"name\": \"Bo\", \"town\": \"Oslo\", \"boat\": \"North Star\", \"length\": 9}\n"
+     "{\"name\": \"Cleo\", \"town\": \"Bergen\", \"boat\": \"Old Maid\", \"length\": 15}\n\n"
+     "The same table once more:\n"
+     "{\"name\": \"Ada\","},
 };
 
 struct demo {
@@ -34,6 +58,8 @@ struct demo {
     float temperature;
     uint64_t seed;
     const char *rule;
+    enum demo_texts texts;
+    const char *const *prompts; /* [N_PROMPTS] */
     bool is_toy;
     struct started_words words;
     struct started started;
@@ -56,7 +82,11 @@ static const struct option_row rows[] = {
              "comes with Outrider"},
     {"address", 'a', "ADDRESS", FIELD(connection.address),
      .help = "Start nothing, and ask the server at " CLIENT_ADDRESS_HELP},
-    OPTION_GROUP("Text", "--tokens=40 --temperature=0.4"),
+    OPTION_GROUP("Text", "--texts=copies --tokens=40"),
+    {"texts", 0, "NAME", FIELD(texts), .words = texts_names, .n_words = N_TEXTS,
+     .standard = "tales", .expected = "tales or copies",
+     .help = "tales: how three fairy tales begin; copies: a notice, a file and a table to be "
+             "copied, of which guesses find much in the prompt. The toy cannot copy"},
     {"tokens", 'n', "N", FIELD(n_tokens), .least = 1, .most = TOKENS_MAX, .standard = "40",
      .help = "Tokens of each of the three texts"},
     {"temperature", 0, "T", FIELD(temperature), .most = 10, .standard = "0.4",
@@ -121,6 +151,7 @@ static int prepare(struct demo *demo, int argc, char **argv, struct error *err)
     int rc = 0;
     TRY(started_words_take(&demo->words, &argc, argv, err));
     TRY(option_program_parse(&program, argc, argv, err));
+    demo->prompts = prompts_of[demo->texts];
     if (demo->connection.address && (demo->model || demo->words.n)) {
         return error_set(err, ERR_ARGUMENT,
                          "--address names a running server, so nothing is started: leave --model "
@@ -140,6 +171,13 @@ out:
 }
 
 /* ---- texts ---- */
+
+/* The end of a prompt, with which the answer makes a whole. */
+static const char *last_line(const char *prompt)
+{
+    const char *newline = strrchr(prompt, '\n');
+    return newline ? newline + 1 : prompt;
+}
 
 static int take(void *arg, const struct generate_tokens *tokens, struct error *err)
 {
@@ -194,8 +232,8 @@ static int warm_up(struct demo *demo, struct error *err)
                 fprintf(stderr, "\rwarming up, %d of %d ...", i * N_PROMPTS + p + 1,
                         WARM_UPS * N_PROMPTS);
             }
-            rc = generate(demo, prompts[p], 0, &summary, err);
-            if (!rc) rc = generate(demo, prompts[p], i ? planned : WARM_UP_K, &summary, err);
+            rc = generate(demo, demo->prompts[p], 0, &summary, err);
+            if (!rc) rc = generate(demo, demo->prompts[p], i ? planned : WARM_UP_K, &summary, err);
         }
     }
     if (to.is_terminal) fputs("\r\033[K", stderr);
@@ -210,7 +248,7 @@ static int write_side(struct demo *demo, int p, int i, struct error *err)
     int rc = 0;
     side->has_begun = true;
     demo->begin_us = clock_now_us();
-    TRY(generate(demo, prompts[p], n_draft, &summary, err));
+    TRY(generate(demo, demo->prompts[p], n_draft, &summary, err));
     side->us = clock_now_us() - demo->begin_us;
     side->n_rounds = (int)summary.counters.rounds;
     side->is_over = true;
@@ -226,7 +264,7 @@ out:
 static void print_plainly(const struct demo *demo, int p)
 {
     char time[DEMO_TIME_BYTES];
-    printf("\n%s", prompts[p]);
+    printf("\n%s", last_line(demo->prompts[p]));
     fwrite(demo->sides[0].text.data, 1, demo->sides[0].text.len, stdout);
     fputc('\n', stdout);
     for (int i = 0; i < 2; i++) {
@@ -245,7 +283,7 @@ static int check_equal(const struct demo *demo, int p, struct error *err)
     bool may_differ =
         demo->rule[0] && strcmp(demo->rule, "coupled") != 0 && strcmp(demo->rule, "greedy") != 0;
     return error_set(err, ERR_INTERNAL, "the two texts after \"%s\" differ from byte %zu on%s",
-                     prompts[p], at,
+                     last_line(demo->prompts[p]), at,
                      may_differ ? ", as those of this rule may"
                                 : ", which must not be: please report it with the model and this "
                                   "command");
@@ -260,7 +298,7 @@ static int write_pair(struct demo *demo, int p, struct error *err)
         text.len = 0;
         demo->sides[i] = (struct demo_side){.title = titles[i], .text = text};
     }
-    demo_view_begin(&demo->view, prompts[p], &demo->sides[0], &demo->sides[1]);
+    demo_view_begin(&demo->view, last_line(demo->prompts[p]), &demo->sides[0], &demo->sides[1]);
     demo_view_draw(&demo->view, true);
     for (int i = 0; i < 2; i++) {
         TRY(write_side(demo, p, i, err));

@@ -113,6 +113,19 @@ def test_the_planner_chooses(cluster):
     assert is_slower == ("no guess was worth" in last[0]), last[0]
 
 
+def test_texts_that_copy(cluster):
+    """The end of each prompt is shown, and the answer after it; the toy does not copy."""
+    done = cluster.outrider("demo", "--address", cluster.address, "--texts", "copies", *FLAGS)
+    assert done.returncode == 0 and done.stderr == "", done
+    at = 0
+    for end in ("The harbour office opens at", "def area(width, height):", '{"name": "Ada",'):
+        at = done.stdout.index(f"\n\n{end}", at) + 1
+    assert re.fullmatch(RESULT, done.stdout.splitlines()[-1]), done.stdout
+    assert "once more" not in done.stdout.split("\n\n")[1], done.stdout
+    wrong = cluster.outrider("demo", "--address", cluster.address, "--texts", "poems")
+    assert wrong.returncode == 2 and "tales or copies" in wrong.stderr, wrong
+
+
 def test_refusals(cluster):
     both = cluster.outrider("demo", "--address", cluster.address, "--model", "x")
     assert both.returncode == 2 and "nothing is started" in both.stderr, both

@@ -11,6 +11,7 @@ Skipped (77) where PyPI is not to be had.
 Usage: test_smollm2.py BUILD_FOLDER"""
 import json
 import os
+import re
 import sys
 import tempfile
 import unittest
@@ -130,6 +131,17 @@ class PackagedFile(ReferenceTexts, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.set_up(BUILD, smollm2.packaged_file())
+
+    def test_the_demo_copies_in_a_fraction_of_the_rounds(self):
+        done = self.served.outrider("demo", "--address", self.served.address, "--texts", "copies",
+                                     "-K", "8")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+        for copied in ("waits at the outer pier", 'raise ValueError("a side is negative")',
+                       '"town": "Lund"'):
+            self.assertIn(copied, done.stdout)
+        last = re.match(r"the same 120 tokens, byte for byte, in (\d+) rounds instead of 120, ",
+                        done.stdout.splitlines()[-1])
+        self.assertLess(int(last[1]), 60, done.stdout)
 
 
 if __name__ == "__main__":
