@@ -1,6 +1,7 @@
-# The CUDA backend: model/backend/cuda/*.cu, compiled for the devices of cmake/model.cmake. The
+# The CUDA backend: model/backend/cuda, compiled for the devices of cmake/model.cmake. The
 # runtime is linked statically, so that the programs run on machines with and without a GPU.
-file(GLOB CUDA_SOURCES CONFIGURE_DEPENDS model/backend/cuda/*.cu)
+file(GLOB CUDA_SOURCES CONFIGURE_DEPENDS
+  model/backend/cuda/*.cu model/backend/cuda/attention/*.cu model/backend/cuda/matmul/*.cu)
 target_sources(outrider_backend_cuda PRIVATE ${CUDA_SOURCES})
 set_target_properties(outrider_backend_cuda PROPERTIES
   CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}" CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON)

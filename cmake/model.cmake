@@ -27,7 +27,9 @@ outrider_room(kernels FOLDERS model/backend/cpu/kernels model/backend/cpu/kernel
   LINK outrider_numerics)
 outrider_room(backend_cpu FOLDERS model/backend/cpu LINK outrider_backend
   HIDDEN outrider_kernels)
-outrider_room(backend_cuda FOLDERS model/backend/cuda LINK outrider_backend)
+outrider_room(backend_cuda
+  FOLDERS model/backend/cuda model/backend/cuda/attention model/backend/cuda/matmul
+  LINK outrider_backend)
 outrider_room(backend_open SOURCES model/backend/open.c model/backend/options.c
   LINK outrider_backend HIDDEN outrider_backend_cpu outrider_backend_cuda)
 outrider_room(model FOLDERS model LINK outrider_backend_open)

@@ -37,9 +37,10 @@ NOT_CALLED = ("tests/", "bench/")
 # Circles of calls that stay: the reason, and the units.
 KNOWN_CIRCLES = {
     "Opening the device prepares its operations, which take scratch of it and wait for it.":
-        ("model/backend/cuda/attention", "model/backend/cuda/matmul",
-         "model/backend/cuda/matmul_many.cu", "model/backend/cuda/open.cu",
-         "model/backend/cuda/record.cu", "model/backend/cuda/sum.cu"),
+        ("model/backend/cuda/attention/attention.cu", "model/backend/cuda/matmul/matmul",
+         "model/backend/cuda/matmul/matmul_many.cu", "model/backend/cuda/matmul/matmul_wgmma.cu",
+         "model/backend/cuda/open.cu", "model/backend/cuda/record.cu",
+         "model/backend/cuda/sum.cu"),
     "Values of templates hold values, and expressions call macros, which are templates again.":
         ("model/jinja/access.c", "model/jinja/call.c", "model/jinja/compare.c",
          "model/jinja/eval.c", "model/jinja/methods", "model/jinja/operators.c",

@@ -1,4 +1,5 @@
-/* Barriers in shared memory and the bulk copies that complete them (model/backend/cuda/bulk.cuh).
+/* Barriers in shared memory and the bulk copies that complete them
+ * (model/backend/cuda/matmul/bulk.cuh).
  * Bytes arrive as late as the promise allows: when all threads of the block wait, and only those of
  * a barrier that somebody waits for. Until then they are NaN. */
 #include <cstring>

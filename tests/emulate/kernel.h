@@ -213,7 +213,7 @@ template <int n_left> void copy_async_wait()
     emulate_copy_wait(n_left);
 }
 
-/* --- Barriers in shared memory and bulk copies (model/backend/cuda/bulk.cuh, bulk.cpp) --- */
+/* --- Barriers in shared memory and bulk copies (matmul/bulk.cuh, bulk.cpp) --- */
 
 void barrier_init(uint64_t *bar, int n_arrivals, emulate_site site = emulate_site::here());
 void barrier_arrive(uint64_t *bar, emulate_site site = emulate_site::here());

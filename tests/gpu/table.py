@@ -28,7 +28,7 @@ class Table:
 
     @contextlib.contextmanager
     def part(self, limit_s):
-        """What runs inside has limit_s seconds together."""
+        """Gives what runs inside limit_s seconds together."""
         before = self.end
         self.end = min(before, time.monotonic() + limit_s)
         try:
@@ -108,7 +108,7 @@ class Table:
         return len(self.rows) - self.count("ok", "skipped")
 
     def show(self):
-        """What did not pass, then all figures, then the counts."""
+        """Prints what did not pass, then all figures, then the counts."""
         print(f"\n{time.monotonic() - self.start:.0f} s in all. Commands that did not pass:")
         for row in self.rows:
             if row["verdict"] != "ok":

@@ -4,15 +4,15 @@
  * NaN until it is written. */
 #include "tests/gpu/attention_world.h"
 
-/* What one comparison has. */
+/* One comparison. */
 struct wide_case {
     struct attention_shape shape;
     int window;
     bool has_extras, is_varied, sees_lane;
 };
 
-/* A prompt from the start, one from the middle of a block on, a verified guess, a decoding lane, one
- * whose last tile is narrow. */
+/* A prompt from the start, one from the middle of a block on, a verified guess, a decoding lane,
+ * one whose last tile is narrow. */
 static const struct piece mixed[] = {
     {0, 0, 75}, {1, 235, 37}, {2, 500, 14}, {3, 777, 1}, {4, 510, 33}};
 enum { N_MIXED = 5, MIXED_ROWS = 160 };

@@ -1,7 +1,8 @@
 /* Times attention of one layer of llama-3.1-8b on this machine's GPU: prompts with wide tiles of
  * query vectors and with narrow ones, and decoding lanes. Each line has microseconds and Tflop/s
- * (prompts; only what is seen counts) or GB/s of K and V (lanes). Launches follow each other as in a
- * step. Decoding lanes have so many layers that none is found in the second-level cache. Not a test.
+ * (prompts; only what is seen counts) or GB/s of K and V (lanes). Launches follow each other as in
+ * a step. Decoding lanes have so many layers that none is found in the second-level cache. Not a
+ * test.
  *
  *   time_cuda_attention [--prompts N,N,...] [--contexts N,N,...] [--lanes N] [--head-dim E]
  *                       [--ms PER_LINE] */

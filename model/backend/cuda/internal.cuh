@@ -108,7 +108,8 @@ static inline void cuda_use_device(struct backend_cuda *be)
  * failure noted, if there is none. It overwrites what an earlier operation of the same stream left
  * there. */
 void *cuda_scratch(struct backend_cuda *be, size_t bytes);
-/* As cuda_scratch, for the rows that wgmma is about to multiply; it keeps what is in cuda_scratch. */
+/* As cuda_scratch, for the rows that wgmma is about to multiply; it keeps what is in
+ * cuda_scratch. */
 void *cuda_packed(struct backend_cuda *be, size_t bytes);
 /* As cuda_scratch, for pinned host memory; waits for the stream if the memory has to grow. */
 void *cuda_host_scratch(struct backend_cuda *be, size_t bytes);

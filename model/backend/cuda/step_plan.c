@@ -54,8 +54,8 @@ static int group_heads(const struct attention_shape *shape)
     return shape->n_heads / shape->n_kv_heads;
 }
 
-/* Of a run's vectors those that wide tiles take in a step of n_rows rows: all, or those before a
- * last few. */
+/* Counts those of a run's vectors that wide tiles take in a step of n_rows rows: all, or those
+ * before a last few. */
 static int wide_vectors(int n_rows, int n_vectors)
 {
     if (n_rows <= STEP_SPLIT_ROWS) return 0;

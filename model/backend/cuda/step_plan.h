@@ -13,7 +13,7 @@ enum {
     STEP_RECORDED_ROWS = 512, /* larger steps are not recorded: their kernels hide the launches */
     STEP_SPLIT_ROWS = 64,     /* in larger steps a block attends to all partitions of its tile */
     STEP_TILE_QUERIES = 16,   /* query vectors (row, head) of one kv head that attend together */
-    STEP_WIDE_QUERIES = 64    /* the same in a wide tile, which has more than half as many vectors */
+    STEP_WIDE_QUERIES = 64 /* the same in a wide tile, which has more than half as many vectors */
 };
 
 /* The rows that a launch has for n fed rows of a step: 0..8 as they are, then multiples of 8 up to
@@ -41,12 +41,12 @@ struct step_size {
     int n_tiles;
     bool has_wide; /* tiles */
     int n_copies;  /* 0 if the step copies no positions, otherwise n_rows */
-    int variant;  /* of its operations */
+    int variant;   /* of its operations */
 };
 
-/* Query vectors first .. first + STEP_TILE_QUERIES - 1 of a lane, or STEP_WIDE_QUERIES of them. Vector
- * v is the lane's row v / G and head v % G of the kv head's G heads. Wide tiles come first; a step
- * of up to STEP_SPLIT_ROWS rows has none. */
+/* Query vectors first .. first + STEP_TILE_QUERIES - 1 of a lane, or STEP_WIDE_QUERIES of them.
+ * Vector v is the lane's row v / G and head v % G of the kv head's G heads. Wide tiles come first;
+ * a step of up to STEP_SPLIT_ROWS rows has none. */
 struct step_tile {
     int32_t lane, first;
 };

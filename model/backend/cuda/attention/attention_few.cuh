@@ -1,9 +1,9 @@
-/* Attention for a tile of few query vectors: 16 of one lane and kv head. Each of the four warps takes
- * 64 positions of a partition; the maxima, sums and weighted values of the four are combined in
- * shared memory in ascending order. */
+/* Attention for a tile of few query vectors: 16 of one lane and kv head. Each of the four warps
+ * takes 64 positions of a partition; the maxima, sums and weighted values of the four are combined
+ * in shared memory in ascending order. */
 #pragma once
 
-#include "model/backend/cuda/attention_tile.cuh"
+#include "model/backend/cuda/attention/attention_tile.cuh"
 
 enum {
     COMBINE_RUNS = 4, /* runs of e that are combined in shared memory at once */

@@ -2,7 +2,7 @@
  * slices, and of all slices. */
 #pragma once
 
-#include "model/backend/cuda/wgmma_copy.cuh"
+#include "model/backend/cuda/matmul/wgmma_copy.cuh"
 
 #ifdef HAS_WGMMA
 

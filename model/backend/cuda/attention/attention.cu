@@ -11,7 +11,7 @@
  * second kernel merges a vector's partials in ascending order. With many rows a block does its
  * partitions one after the other and merges as it goes, by the same formula. */
 #include "base/limits.h"
-#include "model/backend/cuda/attention_few.cuh"
+#include "model/backend/cuda/attention/attention_few.cuh"
 
 enum {
     MERGE_THREADS = 64,

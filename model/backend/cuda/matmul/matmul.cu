@@ -10,7 +10,7 @@
  * under way; 4.8 TB/s at a latency of 700 ns over 132 multiprocessors need 25 KiB on each. No
  * earlier kernel writes weights, so the ring is filled with them before the kernel waits for its
  * predecessor. */
-#include "model/backend/cuda/matmul.cuh"
+#include "model/backend/cuda/matmul/matmul.cuh"
 
 enum {
     FEW_ROWS = 32,

@@ -2,7 +2,7 @@
  * (model/numerics/synthetic_elements.c): pieces of Philox in integers, then one product and one
  * sum in float, in the same order. 8 elements take about 100 instructions, so 16 GB of weights take
  * some tens of milliseconds; most of the loading time goes into launches and allocations. */
-#include "model/backend/cuda/matmul.cuh"
+#include "model/backend/cuda/matmul/matmul.cuh"
 
 extern "C" {
 #include "base/rng.h"

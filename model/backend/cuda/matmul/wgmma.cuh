@@ -1,10 +1,10 @@
-/* wgmma (sm_90a): one product of 64 outputs x N tokens x 16 k by the four warps of a warpgroup, with
- * the weights of operand A in registers and the tokens of operand B in shared memory.
+/* wgmma (sm_90a): one product of 64 outputs x N tokens x 16 k by the four warps of a warpgroup,
+ * with the weights of operand A in registers and the tokens of operand B in shared memory.
  *
  * A chain of wgmma gives the bits of the same chain of mma.sync m16n8k16: each warp computes its 16
- * outputs for all N tokens. That is a property of the tensor cores, not of the instruction set, so a
- * backend compares the two when it is opened (matmul_wgmma.cu), and the emulated device, which has
- * mma alone, runs the same kernel over the same operands.
+ * outputs for all N tokens. That is a property of the tensor cores, not of the instruction set, so
+ * a backend compares the two when it is opened (matmul_wgmma.cu), and the emulated device, which
+ * has mma alone, runs the same kernel over the same operands.
  *
  * Operand B: [N tokens][64 k], 128 bytes a token, in the 128-byte swizzle: the 16-byte piece p of
  * token t lies at piece p ^ (t & 7). N is a multiple of 8; the address is a multiple of 1024. */
@@ -21,7 +21,7 @@ enum {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(CUDA_EMULATED)
 #define HAS_WGMMA 1
 
-/* What was written to registers before is seen by the wgmma that follow. */
+/* Lets the wgmma that follow see what was written to registers before. */
 static __device__ __forceinline__ void wgmma_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
@@ -102,8 +102,8 @@ template <int N> struct wgmma_shape;
 WGMMA_SHAPE(64, WGMMA_T32, 32, 33, 34, 35, 36, 37, WGMMA_D32(0))
 WGMMA_SHAPE(128, WGMMA_T64, 64, 65, 66, 67, 68, 69, WGMMA_D64(0))
 
-/* d (+)= a b for the 16 k of `step`; it is under way until wgmma_wait. d[4 j + i] is d[i] of the mma
- * of the 8 tokens j. */
+/* d (+)= a b for the 16 k of `step`; it is under way until wgmma_wait. d[4 j + i] is d[i] of the
+ * mma of the 8 tokens j. */
 template <int N>
 static __device__ __forceinline__ void wgmma_multiply(float (&d)[N / 2], const uint32_t a[4],
                                                       const uint8_t *tokens, int step, bool adds)

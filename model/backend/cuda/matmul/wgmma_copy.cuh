@@ -2,9 +2,9 @@
  * and tokens into the ring of stages. */
 #pragma once
 
-#include "model/backend/cuda/bulk.cuh"
-#include "model/backend/cuda/matmul.cuh"
-#include "model/backend/cuda/wgmma.cuh"
+#include "model/backend/cuda/matmul/bulk.cuh"
+#include "model/backend/cuda/matmul/matmul.cuh"
+#include "model/backend/cuda/matmul/wgmma.cuh"
 
 enum {
     WG_TOKENS_MOST = 128,

@@ -1,7 +1,7 @@
 /* Loads a matrix that is stored in blocks into the tiles of blocks.cuh, as matrix.cu does with
  * others. The host takes a row apart into integers, scales and minimums (block_rows.h), and a
  * kernel packs them. No weight is rounded. */
-#include "model/backend/cuda/matmul.cuh"
+#include "model/backend/cuda/matmul/matmul.cuh"
 
 enum {
     STAGING_BYTES = 2 << 20, /* of a chunk, but at least one group */

@@ -1,8 +1,8 @@
-/* Attention of steps with many rows: tiles of 64 query vectors where a lane has so many, and tiles of
- * 16 for the others, in one launch. */
+/* Attention of steps with many rows: tiles of 64 query vectors where a lane has so many, and tiles
+ * of 16 for the others, in one launch. */
 #include "base/limits.h"
-#include "model/backend/cuda/attention_few.cuh"
-#include "model/backend/cuda/attention_wide.cuh"
+#include "model/backend/cuda/attention/attention_few.cuh"
+#include "model/backend/cuda/attention/attention_wide.cuh"
 
 /* Shared memory of a block, whatever its tile. */
 template <typename FORM> static constexpr size_t many_bytes()

@@ -206,8 +206,8 @@ static __device__ __forceinline__ uint32_t pair_mask(const attend_span *span, in
     return low | high;
 }
 
-/* The sums of 16 e for rows g and g + 8: [t][0] is row g, e = 4 c + t; [t][1] is the same + 2; [t][2]
- * and [t][3] are row g + 8. */
+/* The sums of 16 e for rows g and g + 8: [t][0] is row g, e = 4 c + t; [t][1] is the same + 2;
+ * [t][2] and [t][3] are row g + 8. */
 typedef float value_sums[2][4];
 
 /* Row g, or g + 8 if `half`, of the sums: e = 4 c .. + 3. */

@@ -10,7 +10,7 @@
  * through its segments one after the other and adds them up. If that makes too few blocks for the
  * device, each segment gets a block of its own, which leaves its sums in scratch memory for a
  * second kernel to add. */
-#include "model/backend/cuda/matmul.cuh"
+#include "model/backend/cuda/matmul/matmul.cuh"
 
 enum { MANY_GROUPS = 8, WARP_GROUPS = 2 /* of a block, of a warp */, MANY_STAGES = 5 };
 

@@ -21,7 +21,7 @@
 #pragma once
 
 extern "C" {
-#include "model/backend/cuda/block_rows.h"
+#include "model/backend/cuda/matmul/block_rows.h"
 }
 #include "model/backend/cuda/device.cuh"
 

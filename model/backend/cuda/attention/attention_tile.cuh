@@ -1,8 +1,7 @@
-/* What the kernels of attention share beyond attention.cuh: their arguments, a tile's query vectors
- * and what each of them sees. */
+/* Arguments of the kernels of attention, a tile's query vectors, and what each of them sees. */
 #pragma once
 
-#include "model/backend/cuda/attention.cuh"
+#include "model/backend/cuda/attention/attention_kv.cuh"
 
 struct attend_args {
     struct step_inputs inputs;

@@ -13,7 +13,7 @@
  * tell what it is for. */
 #include <stdlib.h>
 
-#include "model/backend/cuda/matmul.cuh"
+#include "model/backend/cuda/matmul/matmul.cuh"
 extern "C" {
 #include "model/backend/matrix_order.h"
 }

@@ -8,12 +8,12 @@
  * The bits are those of attention_few.cuh: the same chains of products in the same order, the same
  * exp, sum and merge.
  *
- * K in a tile: 64 positions of 128 e (or all e, if that is less). V: 64 e of
- * whole spans, in fours of positions as they lie in memory. Units of 16 bytes are so placed that eight threads that read together find
- * theirs in different banks. */
+ * K in a tile: 64 positions of 128 e (or all e, if that is less). V: 64 e of whole spans, in fours
+ * of positions as they lie in memory. Units of 16 bytes are so placed that eight threads that read
+ * together find theirs in different banks. */
 #pragma once
 
-#include "model/backend/cuda/attention_tile.cuh"
+#include "model/backend/cuda/attention/attention_tile.cuh"
 
 enum {
     SPANS = ATTENTION_PARTITION / WARP_POSITIONS,
@@ -56,7 +56,7 @@ struct wide_block {
     int stage; /* of the tile that is next to be used */
 };
 
-/* What a warp's 16 vectors see. */
+/* Positions that a warp's 16 vectors see. */
 struct wide_rows {
     int first;                 /* vector */
     int begin, last;           /* seen by some of them; last < 0: the warp has no vectors */
@@ -70,7 +70,7 @@ struct wide_sums {
     float max[2], sum[2];
 };
 
-/* What becomes of the values of a partition: total = part, total * a + part * b, or total. */
+/* Tells what becomes of the values of a partition: total = part, total * a + part * b, or total. */
 struct wide_merge {
     bool sees[2], is_first[2];
     float a[2], b[2];
@@ -217,7 +217,7 @@ static __device__ __forceinline__ uint4 shared_run(const uint8_t *row, int unit,
     return out;
 }
 
-/* s[tile][4] += q k over the e of one tile of K: score_positions of attention.cuh. */
+/* s[tile][4] += q k over the e of one tile of K: score_positions of attention_kv.cuh. */
 template <typename FORM>
 static __device__ __forceinline__ void wide_scores(const uint8_t *tile_k, int part, int width,
                                                    const uint4 q[FORM::WIDTH / RUN][2],
@@ -353,8 +353,8 @@ static __device__ __forceinline__ void wide_weigh(const float s[SCORE_TILES][4],
     }
 }
 
-/* acc += p v over one span: add_values of attention.cuh, for 64 e. `WHOLE`: the warp's vectors see
- * all positions of the span. */
+/* acc += p v over one span: add_values of attention_kv.cuh, for 64 e. `WHOLE`: the warp's vectors
+ * see all positions of the span. */
 template <typename FORM, bool WHOLE>
 static __device__ __forceinline__ void
 wide_values(const uint8_t *tile_v, int chunk, int width, int first, const wide_rows *rows,

@@ -1,5 +1,5 @@
-/* The matmul of more than 32 rows on sm_90a, by wgmma: bf16 and fp8 weights as they lie, the bits of
- * matmul_few and matmul_many.
+/* The matmul of more than 32 rows on sm_90a, by wgmma: bf16 and fp8 weights as they lie, the bits
+ * of matmul_few and matmul_many.
  *
  * A block computes 128 outputs x N tokens. Four of its twelve warps copy the weights of 64 k (two
  * tiles of 8 groups) and the tokens into a ring of stages in shared memory, in bulk; eight warps
@@ -19,7 +19,7 @@
  * Any N rows from a multiple of 8 on are one contiguous piece. */
 #include <string.h>
 
-#include "model/backend/cuda/wgmma_sums.cuh"
+#include "model/backend/cuda/matmul/wgmma_sums.cuh"
 
 template <typename FORM>
 static __global__ void __launch_bounds__(WG_THREADS, 1) matmul_wgmma(matmul_job job, wg_work work)

@@ -25,9 +25,9 @@
 extern "C" {
 #include "model/checkpoint/digest.h"
 }
-#include "model/backend/cuda/blocks.cuh"
 #include "model/backend/cuda/device.cuh"
 #include "model/backend/cuda/internal.cuh"
+#include "model/backend/cuda/matmul/blocks.cuh"
 
 /* How the weights of a tile are stored; those of blocks are named by their bits. */
 enum tile_kind {

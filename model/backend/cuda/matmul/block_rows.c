@@ -1,4 +1,4 @@
-#include "model/backend/cuda/block_rows.h"
+#include "model/backend/cuda/matmul/block_rows.h"
 
 #include <math.h>
 #include <string.h>
