@@ -9,7 +9,7 @@ import random
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from load_client import Client, Watcher, job, run_jobs, score_job
+from load_client import Client, job, run_jobs, score_job
 from cluster import Cluster, is_sanitized
 from generations import Report, golden_prompts
 
@@ -195,8 +195,7 @@ def run_case(build, case, jobs, words, report):
         for concurrency in case.concurrency:
             name = f"{case.name()}, {concurrency} at a time"
             before = clients[0].load()
-            with Watcher(clients[0]) as watcher:
-                answers = run_jobs(clients, jobs, concurrency)
+            answers = run_jobs(clients, jobs, concurrency)
             compare(report, name, jobs, words, answers)
             load = clients[0].load()
             check_idle(report, name, load)
@@ -205,8 +204,10 @@ def run_case(build, case, jobs, words, report):
                          f"{name}: {n_preempted} preemptions")
             report.check(load.reused > before.reused,
                          f"{name}: {load.reused - before.reused} tokens reused")
-            report.check(watcher.most_running >= (2 if concurrency > 1 else 1),
-                         f"{name}: {watcher.most_running} sequences ran at a time")
+            n_rounds = sum(answer.total("rounds") for answer in answers if len(answer.texts) == 1)
+            n_steps = load.steps - before.steps
+            report.check((n_rounds > n_steps) == (concurrency > 1),
+                         f"{name}: {n_rounds} rounds of jobs with one text in {n_steps} steps")
         for client in clients:
             client.close()
         if report.n_failed > n_failed:

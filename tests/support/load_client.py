@@ -287,30 +287,6 @@ class Reader(threading.Thread):
         return self.answer.status
 
 
-class Watcher:
-    """Asks for the load again and again while a block runs."""
-
-    def __init__(self, client, seconds=0.02):
-        self.client, self.seconds = client, seconds
-        self.most_running = self.most_waiting = 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def _run(self):
-        while not self._over.wait(self.seconds):
-            load = self.client.load()
-            self.most_running = max(self.most_running, load.running)
-            self.most_waiting = max(self.most_waiting, load.waiting)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind, value, trace):
-        self._over.set()
-        self._thread.join()
-
-
 def run_jobs(clients, jobs, concurrency):
     """The answers to jobs, at most so many at a time, over the clients in turn. A job is a message,
     or a pair of a method and its message."""
