@@ -546,6 +546,11 @@ int model_dim(const struct model *m)
     return m->cfg->dim;
 }
 
+int model_n_layers(const struct model *m)
+{
+    return m->cfg->n_layers;
+}
+
 size_t model_lacks_copy(const struct model *m)
 {
     const struct table_copy *copies[] = {&m->weights.embedding_copy, &m->look_ahead_copy};
@@ -584,6 +589,13 @@ const struct pack_cache_report *model_pack_report(const struct model *model)
 size_t model_kv_bytes(const struct model *m)
 {
     return m->kv_bytes * (size_t)m->cfg->n_layers;
+}
+
+size_t model_kv_block_bytes(const struct model *m)
+{
+    struct attention_shape shape = m->attention;
+    shape.n_blocks = 1;
+    return kv_layer_bytes(&shape) * (size_t)m->cfg->n_layers;
 }
 
 int64_t model_collective_us(const struct model *m)

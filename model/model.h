@@ -19,7 +19,7 @@
 struct model;
 
 struct model_options {
-    int n_kv_blocks; /* of 16 positions */
+    int n_kv_blocks; /* of 16 positions; 0: model_open_kv says it, or no KV is needed */
     int max_tokens;  /* of a step, over all lanes */
     int max_rows;    /* rows whose logits one step may ask for */
     int max_lanes;
@@ -62,11 +62,18 @@ void model_close(struct model *model);
 
 const struct shard *model_shard(const struct model *model);
 int model_dim(const struct model *model); /* D */
+int model_n_layers(const struct model *model);
 size_t model_weight_bytes(const struct model *model);
 /* Bytes of embeddings that the device has no room for, so that the host reads the rows of every
  * step and sends them; 0: the device has them, or there is no device or no table in a file. */
 size_t model_lacks_copy(const struct model *model);
 size_t model_kv_bytes(const struct model *model);
+/* Bytes of one block of KV, in all layers. */
+size_t model_kv_block_bytes(const struct model *model);
+
+/* Makes the KV cache of a model that was opened without one, when weights and buffers have their
+ * memory. Errors: ERR_NO_MEMORY, ERR_UNAVAILABLE; then the model can only be closed. */
+int model_open_kv(struct model *model, int n_blocks, struct error *err);
 /* Tells if the packed weights came from disk; NULL where they are not kept there. */
 const struct pack_cache_report *model_pack_report(const struct model *model);
 

@@ -1,4 +1,5 @@
 /* Opening and closing a model. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,15 +49,25 @@ out:
     return rc;
 }
 
+int model_open_kv(struct model *m, int n_blocks, struct error *err)
+{
+    int rc = 0;
+    assert(m->attention.n_blocks == 0);
+    m->attention.n_blocks = n_blocks;
+    m->kv_bytes = kv_layer_bytes(&m->attention);
+    for (int i = 0; i < m->cfg->n_layers; i++) {
+        TRY(backend_buffer(m->be, &m->kv[i], m->kv_bytes, err));
+    }
+out:
+    return rc;
+}
+
 static int open_buffers(struct model *m, struct error *err)
 {
     int rc = 0;
     TRY(open_step_buffers(m, err));
-    m->kv_bytes = kv_layer_bytes(&m->attention);
     TRY(mem_array(&m->kv, (size_t)m->cfg->n_layers, sizeof *m->kv, err));
-    for (int i = 0; i < m->cfg->n_layers; i++) {
-        TRY(backend_buffer(m->be, &m->kv[i], m->kv_bytes, err));
-    }
+    if (m->options.n_kv_blocks > 0) TRY(model_open_kv(m, m->options.n_kv_blocks, err));
     TRY(placement_open(&m->placed, m->cfg, m->ropes, m->n_ropes, m->options.max_tokens,
                        m->options.max_lanes, err));
     m->placed.lacks_first = m->entry.head && m->entry.head->entry.lacks_first;
@@ -200,8 +211,8 @@ int model_open(struct model **model, const struct checkpoint *ck, struct comm *c
     int n_head = m->options.head_ids ? m->options.n_head_ids : m->options.n_vocab;
     TRY(shard_init(&m->shard, m->cfg, n_head, comm->rank, comm->size, err));
     TRY(check_config(m, err));
-    m->attention = (struct attention_shape){m->shard.n_heads, m->shard.n_kv_heads, m->cfg->head_dim,
-                                            options->n_kv_blocks};
+    m->attention =
+        (struct attention_shape){m->shard.n_heads, m->shard.n_kv_heads, m->cfg->head_dim, 0};
     m->attention_dim = m->shard.n_heads * m->cfg->head_dim;
     m->qkv_dim = m->attention_dim + 2 * m->shard.n_kv_heads * m->cfg->head_dim;
     TRY(open_buffers(m, err));

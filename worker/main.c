@@ -26,7 +26,8 @@ struct arguments {
     struct lws_place lws;
     const char *key_path;
     struct group_key key;
-    bool has_place;        /* --rank, --ranks or --lead is given */
+    bool has_place; /* --rank, --ranks or --lead is given */
+    bool has_kv_tokens;
     struct worker *worker; /* once it is open */
 };
 
@@ -79,7 +80,12 @@ static const struct option_row rows[] = {
     {"slots", 's', "N", FIELD(options.n_slots), .least = 1, .most = 1024, .standard_int = 64,
      .help = "sequences at a time"},
     {"kv-tokens", 0, "N", FIELD(options.kv_tokens), .least = 16, .most = 1 << 28,
-     .standard_int = 16384, .help = "positions of the KV cache, of all sequences together"},
+     .also = offsetof(struct arguments, has_kv_tokens), .standard_int = 16384,
+     .help = "positions of the KV cache, of all sequences together"},
+    {"gpu-memory", 0, "SHARE", FIELD(options.gpu_memory), .least = 0.01, .most = 0.99,
+     .help = "instead of --kv-tokens, with --device cuda: weights, buffers and a KV cache as large "
+             "as fits take this share of the memory of the rank's GPU, such as 0.9; steps take "
+             "up to 1 GiB of what is left"},
     {"max-step-tokens", 0, "N", FIELD(options.max_step_tokens), .least = 32, .most = 4096,
      .standard_int = 512, .help = "tokens of a step"},
     {"max-step-rows", 0, "N", FIELD(options.max_step_rows), .least = 17, .most = 4096,
@@ -148,6 +154,18 @@ static int finish_options(void *fields, struct error *err)
     int rc = args->options.group.is_lws ? take_lws_place(args, err) : 0;
     if (rc) return rc;
     if (!args->options.model) return error_set(err, ERR_ARGUMENT, "--model is missing");
+    if (args->options.gpu_memory > 0 && args->has_kv_tokens) {
+        return error_set(err, ERR_ARGUMENT,
+                         "--gpu-memory %g and --kv-tokens %d both say how large the KV cache is: "
+                         "give one of them",
+                         args->options.gpu_memory, args->options.kv_tokens);
+    }
+    if (args->options.gpu_memory > 0 && strcmp(args->options.backend.device, "cpu") == 0) {
+        return error_set(err, ERR_ARGUMENT,
+                         "--gpu-memory %g is a share of a GPU's memory, but the rank runs on the "
+                         "CPU: give --kv-tokens, or --device cuda",
+                         args->options.gpu_memory);
+    }
     return check_door(args, err);
 }
 

@@ -72,6 +72,19 @@ static int n_look_ahead(const struct verifier_options *options)
     return options->look_ahead ? options->look_ahead->n : 0;
 }
 
+static int open_slots(struct verifier *v, int n_blocks, struct error *err)
+{
+    int table_len = (v->context_limit + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
+    return slots_open(&v->slots, v->options.n_slots, n_blocks, table_len, config_window(v->cfg),
+                      err);
+}
+
+int verifier_open_kv(struct verifier *v, int n_blocks, struct error *err)
+{
+    int rc = model_open_kv(v->model, n_blocks, err);
+    return rc ? rc : open_slots(v, n_blocks, err);
+}
+
 int verifier_open(struct verifier **verifier, const struct checkpoint *ck, struct comm *comm,
                   struct backend *be, const struct verifier_options *options, struct error *err)
 {
@@ -92,9 +105,7 @@ int verifier_open(struct verifier **verifier, const struct checkpoint *ck, struc
     v->options = *options;
     v->cfg = checkpoint_config(ck);
     v->context_limit = v->cfg->max_positions;
-    TRY(slots_open(&v->slots, options->n_slots, options->n_kv_blocks,
-                   (v->context_limit + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS,
-                   config_window(checkpoint_config(ck)), err));
+    if (options->n_kv_blocks > 0) TRY(open_slots(v, options->n_kv_blocks, err));
     TRY(open_lists(v, err));
     TRY(model_open(&v->model, ck, comm, be, &model_options, err));
     TRY(arena_open(&v->arena, reply_arena_bytes(v), err));

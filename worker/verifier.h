@@ -11,7 +11,7 @@ struct verifier;
 
 struct verifier_options {
     int n_slots;
-    int n_kv_blocks;
+    int n_kv_blocks; /* 0: verifier_open_kv says it before the first step */
     int max_step_tokens;
     int max_step_rows;
     int n_vocab;
@@ -23,6 +23,9 @@ struct verifier_options {
 /* keeps ck, comm and be. */
 int verifier_open(struct verifier **verifier, const struct checkpoint *ck, struct comm *comm,
                   struct backend *be, const struct verifier_options *options, struct error *err);
+/* Makes the KV cache and the tables of its blocks. Errors: those of model_open_kv; then the
+ * verifier can only be closed. */
+int verifier_open_kv(struct verifier *verifier, int n_blocks, struct error *err);
 void verifier_close(struct verifier *verifier);
 
 const struct model *verifier_model(const struct verifier *verifier);

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/least.h"
 #include "base/log.h"
 #include "base/system/process.h"
 #include "base/threads/beat.h"
@@ -22,6 +23,7 @@
 #include "worker/copies.h"
 #include "worker/group.h"
 #include "worker/held_head.h"
+#include "worker/kv_room.h"
 #include "worker/lead_watch.h"
 #include "worker/listener.h"
 #include "worker/probes.h"
@@ -33,6 +35,7 @@ enum {
     QUEUE_STEPS = 64,
     DECODE_ARENA_BYTES = 64 << 20,
     KV_TOKENS_DEFAULT = 16384, /* of all sequences; pages are taken when they are used */
+    KV_BLOCKS_LATER = 1 << 24, /* described until --gpu-memory can be counted */
     CLOSE_GRACE_MS = 200,
     HANG_US = 10000000, /* between steps the engine thread comes round 20 times a second */
     ENDS_TEXT_BYTES = 16 * END_IDS_MAX,
@@ -138,6 +141,16 @@ static int open_tokenizer(struct worker *w, struct error *err)
     return rc;
 }
 
+/* Describes the KV cache. */
+static void describe_kv(struct worker *w, int n_blocks)
+{
+    const struct model_config *cfg = checkpoint_config(w->checkpoint);
+    int window = config_window(cfg), kv = n_blocks * KV_BLOCK_TOKENS;
+    w->description.n_kv_blocks = n_blocks;
+    w->description.context_limit = least(cfg->max_positions, kv);
+    w->description.window = window < kv ? window : 0;
+}
+
 /* Describes the rank. Everything but the weights is known now; rank 0 tells the others about itself
  * before it loads them. Until then the fingerprint is that of samples.
  * Errors: ERR_UNSUPPORTED the model cannot be divided among so many ranks. */
@@ -146,8 +159,6 @@ static int describe(struct worker *w, const struct verifier_options *vo, struct 
     const struct model_config *cfg = checkpoint_config(w->checkpoint);
     struct shard shard;
     struct target_description *d = &w->description;
-    int limit = cfg->max_positions, kv = vo->n_kv_blocks * KV_BLOCK_TOKENS;
-    int window = config_window(cfg);
     int rc = shard_init(&shard, cfg, vo->n_vocab, w->group.comm->rank, w->group.comm->size, err);
     if (rc == ERR_ARGUMENT) rc = err->code = ERR_UNSUPPORTED; /* by this model, whenever asked */
     if (rc) return rc;
@@ -163,13 +174,10 @@ static int describe(struct worker *w, const struct verifier_options *vo, struct 
         .n_ranks = shard.n_ranks,
         .n_slices = shard.n_slices,
         .n_slots = vo->n_slots,
-        .n_kv_blocks = vo->n_kv_blocks,
         .block_tokens = KV_BLOCK_TOKENS,
-        .context_limit = limit < kv ? limit : kv,
         .max_step_tokens = vo->max_step_tokens,
         .max_step_rows = vo->max_step_rows,
         .n_threads = w->options.backend.n_threads,
-        .window = window < kv ? window : 0,
         .model_fingerprint = checkpoint_fingerprint(w->checkpoint),
         .tokenizer_fingerprint = tokenizer_fingerprint(w->tokenizer),
         .ends = cfg->ends,
@@ -180,6 +188,7 @@ static int describe(struct worker *w, const struct verifier_options *vo, struct 
     snprintf(d->arithmetic, sizeof d->arithmetic, "%.31s", w->backend->ops->arithmetic);
     snprintf(d->kernels, sizeof d->kernels, "%.31s", w->backend->ops->kernels(w->backend));
     snprintf(d->group, sizeof d->group, "%s", w->group.id);
+    describe_kv(w, vo->n_kv_blocks > 0 ? vo->n_kv_blocks : KV_BLOCKS_LATER);
     return 0;
 }
 
@@ -210,6 +219,8 @@ static int open_parts(struct worker *w, struct verifier_options *vo, struct erro
     int n_vocab = tokenizer_vocab_size(w->tokenizer);
     int kv_tokens = w->options.kv_tokens;
     if (!kv_tokens) kv_tokens = KV_TOKENS_DEFAULT;
+    if (w->options.gpu_memory > 0)
+        kv_tokens = 0; /* as many as there is room for when all is loaded */
     *vo = (struct verifier_options){
         .n_slots = w->options.n_slots,
         .n_kv_blocks = (kv_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS,
@@ -254,6 +265,18 @@ out:
     return rc;
 }
 
+/* Makes as much KV as --gpu-memory leaves, equally much on all ranks. */
+static int open_kv(struct worker *w, struct error *err)
+{
+    const struct kv_room_options options = {w->options.gpu_memory, w->options.max_step_tokens};
+    int n_blocks = 0, rc = 0;
+    TRY(kv_room_find(&options, &w->group, w->backend, verifier_model(w->verifier), &n_blocks, err));
+    TRY(verifier_open_kv(w->verifier, n_blocks, err));
+    describe_kv(w, n_blocks);
+out:
+    return rc;
+}
+
 /* Loads the weights and makes sure that all ranks have the same ones. */
 static int load(struct worker *w, struct verifier_options *vo, struct error *err)
 {
@@ -267,6 +290,7 @@ static int load(struct worker *w, struct verifier_options *vo, struct error *err
     TRY(copies_check(&copies, &w->group, w->checkpoint, w->backend, verifier_model(w->verifier),
                      &w->description.model_fingerprint, err));
     w->description.projection = model_projection(verifier_model(w->verifier));
+    if (vo->n_kv_blocks == 0) TRY(open_kv(w, err));
 out:
     return rc;
 }

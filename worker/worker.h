@@ -19,7 +19,8 @@ struct worker_options {
     struct backend_options backend; /* the group sets its rank */
     struct placement_wish pin_wish; /* only pin, n_cpus and cpus count */
     int n_slots;
-    int kv_tokens; /* 0: the length of the context, at most 8192 */
+    int kv_tokens;     /* positions of KV, of all sequences; 0: the default */
+    double gpu_memory; /* share of the GPU's memory that KV fills up; 0: kv_tokens counts */
     int max_step_tokens, max_step_rows;
     int step_timeout_s;
     bool is_strict;      /* keys of config.json that nobody knows are an error */

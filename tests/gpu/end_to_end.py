@@ -20,6 +20,7 @@ BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
 TOKENS = sys.argv.pop(1) if len(sys.argv) > 1 else "12"
 CUDA = ("--device", "cuda:0")
 HAS_MPIRUN = shutil.which("mpirun") and not os.path.exists(os.path.join(BUILD, "packed"))
+IS_EMULATED = os.path.basename(BUILD) == "emulated"
 PROMPT = "Once upon a time there was"
 
 
@@ -54,6 +55,30 @@ class CudaCluster(unittest.TestCase):
             self.assertEqual(len(done["token_ids"]), int(TOKENS))
             scored = cluster.outrider("score", PROMPT, "--json", timeout=240)
             self.assertEqual(scored.returncode, 0, scored.stderr)
+
+    def test_kv_fills_a_share_of_the_memory(self):
+        """Ranks that share a GPU would each take what both have left, so on a real one it is one
+        rank; an emulated GPU is that of its process."""
+        flags = (*CUDA, "--gpu-memory", "0.2")
+        for n_ranks in (1, 2) if IS_EMULATED else (1,):
+            with Cluster(BUILD, n_ranks=n_ranks, worker_flags=flags) as cluster:
+                described = json.loads(cluster.outrider("describe", "--json").stdout)
+                self.assertGreater(described["n_kv_blocks"], 16384 // 16, described)
+                self.assertEqual(*[generate(cluster, "-K", k, "--temperature", "0")["token_ids"]
+                                   for k in ("0", "4")])
+
+    @unittest.skipUnless(IS_EMULATED, "the memory of a real GPU is what it is")
+    def test_a_share_that_leaves_nothing_for_kv_is_refused(self):
+        os.environ["EMULATED_MEMORY_MIB"] = "100"
+        cluster = Cluster(BUILD, n_ranks=2, worker_flags=(*CUDA, "--gpu-memory", "0.15"))
+        try:
+            cluster.start_workers()
+            self.assertNotEqual(cluster.workers.wait(60), 0)
+            self.assertIn("--gpu-memory 0.15: weights and buffers leave room for a KV cache of 0",
+                          cluster.workers.log())
+        finally:
+            del os.environ["EMULATED_MEMORY_MIB"]
+            cluster.stop()
 
     @unittest.skipUnless("OUTRIDER_NCCL_LIBRARY" in os.environ, "OUTRIDER_NCCL_LIBRARY names none")
     def test_a_group_of_one_rank_over_nccl(self):
