@@ -82,7 +82,7 @@ static void packing_keeps_every_element(struct rig *rig)
 }
 
 /* More than one chunk of the staging buffer, from both kinds of sources, and from 16-bit and 32-bit
- * files. */
+ * files. Each row is digested once, whichever thread reads it. */
 static void packing_goes_on_over_chunks(struct rig *rig)
 {
     enum { N_IN = 320, N_OUT = 8010 };
@@ -91,7 +91,11 @@ static void packing_goes_on_over_chunks(struct rig *rig)
     struct matrix_source file = whole_source(data, N_IN, N_OUT), made = {}, f32 = {};
     made.n_in = N_IN;
     add_part(&made, synthetic_weight(5, N_OUT, N_IN), 0, N_OUT, 0);
+    uint64_t digests[MATRIX_PARTS_MAX] = {}, want[MATRIX_PARTS_MAX] = {};
+    file.digests = digests;
     expect_elements(rig, &file, 64, 8);
+    matrix_source_digest(&file, 0, N_OUT, want);
+    EXPECT(rig, memcmp(digests, want, sizeof want) == 0, "the digest is not that of the rows");
     expect_elements(rig, &made, 312, 8);
     f32.n_in = 64;
     add_part(&f32, file_weight(reinterpret_cast<uint16_t *>(wide), 33, 64), 0, 33, 0);

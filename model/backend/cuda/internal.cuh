@@ -17,6 +17,7 @@ extern "C" {
 #include "base/memory.h"
 #include "model/backend/backend.h"
 #include "model/backend/cuda/cuda.h"
+#include "model/backend/cuda/readers.h"
 #include "model/backend/cuda/step_plan.h"
 }
 
@@ -77,7 +78,8 @@ struct backend_cuda {
     bool has_wgmma; /* sm_90a, and its sums are those of mma.sync */
     void *packed;   /* rows as wgmma takes them; cuda_packed() */
     size_t packed_bytes;
-    uint16_t *ordered; /* rows in the order of a matrix; NULL: no matrix has one */
+    struct readers *readers; /* of files; NULL until a file is read */
+    uint16_t *ordered;       /* rows in the order of a matrix; NULL: no matrix has one */
 
     cudaError_t status;      /* first failure since `begin` */
     const char *failed_what; /* what was being done when it happened */
@@ -116,6 +118,8 @@ void *cuda_host_scratch(struct backend_cuda *be, size_t bytes);
 /* Makes room for ORDERED_ELEMENTS of be->ordered, once. Errors: ERR_NO_MEMORY. */
 enum { ORDERED_ELEMENTS = 8 << 20 };
 int cuda_open_ordered(struct backend_cuda *be, struct error *err);
+/* Opens be->readers, once. Errors: those of readers_open. */
+int cuda_open_readers(struct backend_cuda *be, struct error *err);
 /* Waits for the stream. Errors: ERR_UNAVAILABLE with what failed. */
 int cuda_finish(struct backend_cuda *be, struct error *err);
 

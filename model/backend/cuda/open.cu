@@ -182,6 +182,11 @@ int cuda_open_ordered(struct backend_cuda *be, struct error *err)
     return device_error(err, ERR_NO_MEMORY, "room for rows in the order of a matrix", status);
 }
 
+int cuda_open_readers(struct backend_cuda *be, struct error *err)
+{
+    return be->readers ? 0 : readers_open(&be->readers, err);
+}
+
 static const float *cuda_read(struct backend *base, const float *data, size_t n)
 {
     struct backend_cuda *be = backend_cuda_of(base);
@@ -326,6 +331,7 @@ static void cuda_close(struct backend *base)
     cudaFree(be->scratch);
     cudaFree(be->packed);
     cudaFree(be->ordered);
+    readers_close(be->readers);
     cudaFreeHost(be->host_scratch);
     close_inputs(&be->recorded_memory);
     close_inputs(&be->large_memory);

@@ -1,7 +1,7 @@
 /* Loads a matrix into the layout of matmul.cuh. Its outputs are counted in `slots`, the order of
  * the packed rows: 16 in a group. Chunks of whole groups go through a row-major staging buffer on
- * the device, [slot][k padded to 32] bf16. Rows of a file are read into one of two pinned buffers
- * while the other is copied over. Synthetic rows are made on the device (synthetic.cu), unless the
+ * the device, [slot][k padded to 32] bf16. Rows of a file are read into one of two pinned buffers,
+ * by several threads, while the other is copied over. Synthetic rows are made on the device (synthetic.cu), unless the
  * part lists chosen rows. Then one kernel packs the chunk; for fp8 another one finds the scales
  * first.
  *
@@ -19,7 +19,7 @@ extern "C" {
 }
 
 enum {
-    STAGING_BYTES = 2 << 20, /* of a chunk, but at least one group */
+    STAGING_BYTES = 4 << 20, /* of a chunk, but at least one group */
     PACK_THREADS = 256
 };
 
@@ -182,8 +182,10 @@ static void fill_on_device(struct filling *f)
     }
 }
 
-static void read_slot(const struct filling *f, int slot, uint16_t *out)
+static void read_slot(const void *filling, int slot, void *to, uint64_t *digests)
 {
+    const struct filling *f = static_cast<const struct filling *>(filling);
+    uint16_t *out = static_cast<uint16_t *>(to);
     int row = 0, part = slot_find(&f->map, slot, &row), n = 0;
     if (part >= 0) {
         const struct matrix_part *p = &f->source->parts[part];
@@ -192,7 +194,7 @@ static void read_slot(const struct filling *f, int slot, uint16_t *out)
             n = f->n_in;
             weight_read_bf16(&p->weight, row, p->first_col, n, out);
             if (f->source->digests) {
-                f->source->digests[part] += weight_digest_unit(&p->weight, row, p->first_col, n);
+                digests[part] += weight_digest_unit(&p->weight, row, p->first_col, n);
             }
         }
     }
@@ -203,16 +205,16 @@ static void read_slot(const struct filling *f, int slot, uint16_t *out)
 static int fill_from_host(struct filling *f, uint8_t *buffers, struct error *err)
 {
     int rc = 0, i = 0;
+    TRY(cuda_open_readers(f->be, err));
     matrix_source_expect(f->source);
     for (int group = 0; group < f->n_groups; group += f->chunk_groups, i++) {
         struct chunk chunk = chunk_of(f, group);
         int n_slots = chunk.n_groups * TILE_OUTPUTS;
         size_t most = (size_t)f->chunk_groups * TILE_OUTPUTS * f->row_bytes;
         uint8_t *buffer = buffers + (i % 2 ? most : 0);
-        for (int slot = 0; slot < n_slots; slot++) {
-            read_slot(f, group * TILE_OUTPUTS + slot,
-                      reinterpret_cast<uint16_t *>(buffer + (size_t)slot * f->row_bytes));
-        }
+        const struct readers_job job = {read_slot, f,      group * TILE_OUTPUTS,
+                                        n_slots,   buffer, f->row_bytes};
+        readers_run(f->be->readers, &job, f->source->digests, f->source->n_parts);
         TRY(cuda_finish(f->be, err));
         cuda_note(f->be,
                   cudaMemcpyAsync(f->staging, buffer, (size_t)n_slots * f->row_bytes,

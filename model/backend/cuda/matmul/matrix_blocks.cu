@@ -4,7 +4,7 @@
 #include "model/backend/cuda/matmul/matmul.cuh"
 
 enum {
-    STAGING_BYTES = 2 << 20, /* of a chunk, but at least one group */
+    STAGING_BYTES = 4 << 20, /* of a chunk, but at least one group */
     PACK_THREADS = 256
 };
 
@@ -110,8 +110,10 @@ struct block_filling {
     uint8_t *tiles, *staging; /* device */
 };
 
-static void read_slot(const struct block_filling *f, int slot, uint8_t *out)
+static void read_slot(const void *filling, int slot, void *to_row, uint64_t *digests)
 {
+    const struct block_filling *f = static_cast<const struct block_filling *>(filling);
+    uint8_t *out = static_cast<uint8_t *>(to_row);
     int row = 0, part = slot_find(&f->map, slot, &row);
     size_t k = (size_t)f->n_tiles * TILE_K;
     struct block_row to = {};
@@ -127,8 +129,7 @@ static void read_slot(const struct block_filling *f, int slot, uint8_t *out)
     block_row_read(&f->layout, &p->weight, row, p->first_col, f->order ? (int)k : f->source->n_in,
                    &to);
     if (f->source->digests) {
-        f->source->digests[part] +=
-            weight_digest_unit(&p->weight, row, p->first_col, f->source->n_in);
+        digests[part] += weight_digest_unit(&p->weight, row, p->first_col, f->source->n_in);
     }
 }
 
@@ -152,13 +153,14 @@ static int fill_chunks(const struct block_filling *f, uint8_t *buffers, size_t c
                        struct error *err)
 {
     int rc = 0, i = 0;
+    TRY(cuda_open_readers(f->be, err));
     matrix_source_expect(f->source);
     for (int group = 0; group < f->n_groups; group += f->chunk_groups, i++) {
         int rest = f->n_groups - group, n = rest < f->chunk_groups ? rest : f->chunk_groups;
         uint8_t *buffer = buffers + (i % 2 ? chunk_bytes : 0);
-        for (int slot = 0; slot < n * TILE_OUTPUTS; slot++) {
-            read_slot(f, group * TILE_OUTPUTS + slot, buffer + (size_t)slot * f->row_bytes);
-        }
+        const struct readers_job job = {read_slot,        f,      group * TILE_OUTPUTS,
+                                        n * TILE_OUTPUTS, buffer, f->row_bytes};
+        readers_run(f->be->readers, &job, f->source->digests, f->source->n_parts);
         TRY(cuda_finish(f->be, err));
         cuda_note(f->be,
                   cudaMemcpyAsync(f->staging, buffer, (size_t)n * TILE_OUTPUTS * f->row_bytes,
