@@ -1,9 +1,9 @@
 /* Loads a matrix into the layout of matmul.cuh. Its outputs are counted in `slots`, the order of
  * the packed rows: 16 in a group. Chunks of whole groups go through a row-major staging buffer on
  * the device, [slot][k padded to 32] bf16. Rows of a file are read into one of two pinned buffers,
- * by several threads, while the other is copied over. Synthetic rows are made on the device (synthetic.cu), unless the
- * part lists chosen rows. Then one kernel packs the chunk; for fp8 another one finds the scales
- * first.
+ * by several threads, while the other is copied over. Synthetic rows are made on the device
+ * (synthetic.cu), unless the part lists chosen rows. Then one kernel packs the chunk; for fp8
+ * another one finds the scales first.
  *
  * fp8: an output's scale is the least power of two s with max|w| / s <= 448, the largest e4m3; w /
  * s is then exact and rounded once, to nearest even: an error of at most |w| / 16, or s / 1024 for
