@@ -22,8 +22,8 @@ import time
 
 from bench_util import build_parser, numbers
 
-# Repeats model/checkpoint/synthetic_shapes.c: layers, width, heads, KV heads, width of a head, of
-# the MLP, vocabulary, positions, theta of rope, tied embeddings.
+# Layers, width, heads, KV heads, width of a head, of the MLP, vocabulary, positions, theta of rope
+# and tied embeddings, as in model/checkpoint/synthetic_shapes.c.
 SHAPES = {
     "llama-3.1-8b": (32, 4096, 32, 8, 128, 14336, 128256, 131072, 5e5, False),
     "llama-3.2-3b": (28, 3072, 24, 8, 128, 8192, 128256, 131072, 5e5, True),

@@ -15,8 +15,9 @@ import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 import parallel_cases
-from cluster import Cluster, ClusterError, Program, free_ports, wait_until
+from cluster import Cluster, ClusterError, free_ports, wait_until
 from http2_raw import call
+from led_cluster import EMULATED_FLAGS, LedCluster, emulated_environment
 from skips import skip
 
 BUILD = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -25,24 +26,10 @@ EMULATED = os.path.join(BUILD, "emulated")
 PATIENCE = 20
 
 
-class LedCluster(Cluster):
-    """Ranks as plain processes, started one by one."""
-
+class EmulatedCluster(LedCluster):
     def __init__(self, **more):
-        super().__init__(EMULATED, n_ranks=2, **more)
-        self.ranks = []
-
-    def start_rank(self, rank, *flags, environment=None, log=None):
-        command = [os.path.join(self.bin, "outrider-worker"), "--model", self.target,
-                   "--listen", self.listen, "--ranks", "2", "--rank", str(rank),
-                   "--device", "cuda:0", "--no-graphs", *flags]
-        name = log or f"rank{rank}"
-        program = Program(name, command, self._log_path(name),
-                          {"OUTRIDER_NCCL_LIBRARY": FAKE, "TMPDIR": self.folder,
-                           "EMULATED_STREAMS": "eager",
-                           **(environment or {})})
-        self.ranks.append(program)
-        return program
+        super().__init__(EMULATED, rank_flags=EMULATED_FLAGS,
+                         rank_environment=emulated_environment(FAKE), **more)
 
     def start_lws_rank(self, rank, port, metrics):
         """As in the pods of a LeaderWorkerSet: each rank has an address of its own."""
@@ -51,25 +38,13 @@ class LedCluster(Cluster):
         host = f"127.0.0.{rank + 1}"
         command = [os.path.join(self.bin, "outrider-worker"), "--model", self.target, "--lws",
                    "--listen", f"{host}:{port}", "--metrics", f"{host}:{metrics}",
-                   "--drain-timeout", "2", "--device", "cuda:0", "--no-graphs"]
-        program = Program(f"rank{rank}", command, self._log_path(f"rank{rank}"),
-                          {"OUTRIDER_NCCL_LIBRARY": FAKE, "TMPDIR": self.folder,
-                           "EMULATED_STREAMS": "eager", **place})
-        self.ranks.append(program)
-        return program
-
-    def stop(self):
-        try:
-            super().stop()
-        finally:
-            for program in self.ranks:
-                program.stop()
-            self.ranks = []
+                   "--drain-timeout", "2", *EMULATED_FLAGS]
+        return self.start_program(f"rank{rank}", command, place)
 
 
 class Led(unittest.TestCase):
     def cluster(self, **more):
-        cluster = LedCluster(**more)
+        cluster = EmulatedCluster(**more)
         self.addCleanup(cluster._leave, False)
         return cluster
 

@@ -19,7 +19,7 @@ def last_line(output):
 
 
 class Ceilings:
-    """Reads what copies and the tensor cores reach; other figures are shares of it."""
+    """Rates of copies and of the tensor cores; other benchmarks' figures are shares of them."""
 
     def __init__(self):
         self.copy_gb_s = self.tflop_s = 0
@@ -63,8 +63,8 @@ class Ceilings:
 
     @staticmethod
     def kernels(name):
-        """Reads time_cuda_matmul: microseconds of each shape by rows, with the bandwidth of the
-        fewest and the rate of the most; of other programs of this kind, what they print."""
+        """Returns, of time_cuda_matmul, microseconds of each shape by rows, with the bandwidth of
+        the fewest and the rate of the most; of other programs of this kind, what they print."""
         def found(output):
             shapes = {}
             for shape, rows, us, gb_s, tflop in KERNEL.findall(output):
@@ -78,7 +78,7 @@ class Ceilings:
 
 
 def pairs(what):
-    """Reads bench_pair: K, tokens/s of both, ratio with quartiles, and what is predicted."""
+    """Returns, of bench_pair, K, tokens/s of both, ratio with quartiles, and what is predicted."""
     def found(output):
         return [f"{what}: K {' '.join(line.split())}" for line in output.splitlines()
                 if line.split() and line.split()[0].isdigit()]

@@ -19,7 +19,7 @@ class Table:
     def __init__(self, root, limit_s, log=None):
         self.root = root
         self.rows, self.figures = [], []
-        self.lock = threading.Lock()
+        self.lock = threading.RLock() # a signal may come while it is held
         self.running = set()
         self.is_stopped = False
         self.start = time.monotonic()
@@ -28,7 +28,7 @@ class Table:
 
     @contextlib.contextmanager
     def part(self, limit_s):
-        """Gives what runs inside limit_s seconds together."""
+        """Gives limit_s seconds to all that runs inside together."""
         before = self.end
         self.end = min(before, time.monotonic() + limit_s)
         try:
@@ -86,6 +86,10 @@ class Table:
             self.is_stopped = True
             for process in self.running:
                 kill(process)
+
+    def stop_on_signals(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.stop())
 
     def _add(self, name, verdict, seconds, text, output, figures):
         with self.lock:
