@@ -47,7 +47,7 @@ class Table:
         verdict = {0: "ok", SKIP: "skipped", 124: "TIMEOUT"}.get(code, "FAILED")
         found, text = [], ""
         try:
-            found = figures(output) if figures else []
+            found = figures(output) if figures and verdict != "skipped" else []
             text = keep(output) if keep else ""
         except (ValueError, IndexError, KeyError, AttributeError, ZeroDivisionError) as failure:
             verdict, text = "FAILED", f"its output has another form than expected: {failure!r}"
