@@ -70,7 +70,8 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS openmpi-bin) # mpirun, for groups of several ranks
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS "bash-completion, openssh-client, openssl, prometheus")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS
+  "bash-completion, curl, openssh-client, openssl, prometheus, unzip")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA
   ${CMAKE_SOURCE_DIR}/deploy/debian/conffiles ${CMAKE_SOURCE_DIR}/deploy/debian/postinst
