@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client beside=yes timeout=600
+# ctest: labels=full libs=client beside=yes timeout=900
 """Every code block of README.md and of docs/serve-your-model.md runs, from the first to the last,
 in a home of its own, with the programs of this build. Says how many ran, and of the others why not.
 
