@@ -238,7 +238,7 @@ void cuda_adjust_logits(struct backend *be, float *logits, size_t stride, int n,
 void cuda_add_logits(struct backend *be, const struct backend_step *step, float *logits,
                      size_t stride, const float *bias);
 
-/* attention.cu, attention_store.cu */
+/* attention/ */
 void cuda_attention_store(struct backend *be, const struct attention_shape *shape,
                           const struct attention_input *input, const struct backend_step *step,
                           float *qkv, uint16_t *q, uint16_t *kv);

@@ -107,12 +107,13 @@ static void size_of_step(struct step_size *size, const struct backend_step *step
     for (int i = 0; i < step->n_lanes; i++) {
         if (attention_n_copied(&step->lanes[i])) size->n_copies = n_rows;
     }
-    if (n_rows <= STEP_SPLIT_ROWS) {
+    if (n_rows <= STEP_SPLIT_ROWS || n_rows > STEP_RECORDED_ROWS) {
         int longest = longest_lane(step);
         while ((int64_t)size->n_partitions * ATTENTION_PARTITION < longest) {
             size->n_partitions *= 2;
         }
-    } else {
+    }
+    if (n_rows > STEP_SPLIT_ROWS) {
         int n_tiles = count_tiles(step, n_rows, &n_wide);
         if (2 * n_tiles <= most_tiles) size->n_tiles = (most_tiles + 1) / 2;
         if (4 * n_tiles <= most_tiles) size->n_tiles = (most_tiles + 3) / 4;

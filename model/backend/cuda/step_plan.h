@@ -34,7 +34,7 @@ struct step_size {
     int n_rows;   /* fed */
     int n_wanted; /* whose logits are wanted */
     /* Runs of ATTENTION_PARTITION positions that the longest lane has: a power of two. 1 beyond
-     * STEP_SPLIT_ROWS, where no launch depends on it. */
+     * STEP_SPLIT_ROWS in a step that is recorded: no launch depends on it then. */
     int n_partitions;
     /* Room for tiles: as many as so many rows can have; beyond STEP_SPLIT_ROWS half or a quarter of
      * them where that is enough, and the exact number in a step that is not recorded. */

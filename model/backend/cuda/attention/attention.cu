@@ -2,16 +2,16 @@
  * partition is computed on its own and they are merged in ascending order, as in
  * model/backend/cpu/attention.c.
  *
- * A block of threads works on one tile: 16 query vectors (row, head) of one lane and kv head. Each
- * of its four warps takes 64 positions of a partition; the maxima, sums and weighted values of the
- * four are combined in shared memory in ascending order. A vector's bits depend on its own q and on
- * the positions it sees, but not on its place in the tile or on the tile's other vectors.
+ * A block of threads works on one tile of query vectors (row, head) of one lane and kv head: 16
+ * (few.cuh), or in steps of more than STEP_SPLIT_ROWS rows also 64 (wide.cuh). A vector's bits
+ * depend on its own q and on the positions it sees, but not on the kind of tile, on its place in
+ * the tile or on the tile's other vectors.
  *
- * With few rows a block does one partition and writes (max, sum, values) to scratch memory; a
- * second kernel merges a vector's partials in ascending order. With many rows a block does its
+ * If there are few tiles, a block does one partition and writes (max, sum, values) to scratch
+ * memory; a second kernel merges a vector's partials in ascending order. Otherwise a block does its
  * partitions one after the other and merges as it goes, by the same formula. */
 #include "base/limits.h"
-#include "model/backend/cuda/attention/attention_few.cuh"
+#include "model/backend/cuda/attention/few.cuh"
 
 enum {
     MERGE_THREADS = 64,
@@ -104,12 +104,13 @@ static __global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(attend_args
     if (e < args.head_dim) store_out(args.out + index * width + e, total, sum);
 }
 
-/* True if each partition has a block of its own: in steps of up to STEP_SPLIT_ROWS, unless there is
- * only one partition or the tiles alone keep the device busy. The bits are the same either way. */
+/* True if each partition has a block of its own: unless there is only one partition or the tiles
+ * alone keep the device busy. A wide tile keeps a multiprocessor busier than a narrow one. The bits
+ * are the same either way. */
 static bool is_split(const struct backend_cuda *be, const attend_args *args, int n_slots)
 {
-    if (be->size.n_partitions < 2) return false;
-    return n_slots * args->n_kv_heads < SPLIT_BLOCKS * be->n_sms;
+    int n_blocks = be->size.has_wide ? 1 : SPLIT_BLOCKS;
+    return be->size.n_partitions > 1 && n_slots * args->n_kv_heads < n_blocks * be->n_sms;
 }
 
 /* Takes scratch memory for the partials of a split step, unless they need too much of it. */
@@ -126,8 +127,10 @@ static bool take_partials(struct backend_cuda *be, attend_args *args, int n_rows
     return args->values != NULL;
 }
 
-static void launch_attend(struct backend_cuda *be, const attend_args *args, dim3 grid)
+static void launch_few(struct backend_cuda *be, const attend_args *args, int n_slots)
 {
+    dim3 grid(static_cast<unsigned>(n_slots), static_cast<unsigned>(args->n_kv_heads),
+              args->values ? static_cast<unsigned>(args->n_partitions) : 1);
     void (*kernel)(attend_args) = attend_kernel<HEAD_DIM_MAX, false>;
     if (args->head_dim <= 128) kernel = attend_kernel<128, false>;
     if (args->head_dim == 128) kernel = attend_kernel<128, true>;
@@ -166,11 +169,9 @@ void cuda_attention(struct backend *be, const struct attention_shape *shape,
     if (step->n == 0 || !take_partials(cuda, &args, n_rows, n_slots)) return;
     if (cuda->size.has_wide) {
         attention_launch_many(cuda, &args, n_slots);
-        return;
+    } else {
+        launch_few(cuda, &args, n_slots);
     }
-    dim3 grid(static_cast<unsigned>(n_slots), static_cast<unsigned>(shape->n_kv_heads),
-              args.values ? static_cast<unsigned>(args.n_partitions) : 1);
-    launch_attend(cuda, &args, grid);
     if (!args.values) return;
     cuda_launch(cuda, "attention_merge", merge_kernel,
                 dim3(static_cast<unsigned>(shape->n_heads), static_cast<unsigned>(n_rows)),

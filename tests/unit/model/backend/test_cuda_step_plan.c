@@ -271,7 +271,7 @@ START_TEST(inputs_hold_the_rows_tiles_and_blocks_of_the_lanes)
     const struct step_lane *out = (void *)(inputs + plan.lanes);
     const struct step_tile *tiles = (void *)(inputs + plan.tiles);
     const float *embedding = (void *)(inputs + plan.embedding), *sin = (void *)(inputs + plan.sin);
-    const int32_t want_counts[] = {13, 2, 3, 5}; /* tiles of 36 vectors, 4, 12 */
+    const int32_t want_counts[] = {13, 2, 3, 5, 0}; /* tiles of 36 vectors, 4, 12 */
     ck_assert_mem_eq(counts, want_counts, sizeof want_counts);
     ck_assert_int_eq(tiles[2].lane, 0);
     ck_assert_int_eq(tiles[2].first, 32);
@@ -297,6 +297,29 @@ START_TEST(inputs_hold_the_rows_tiles_and_blocks_of_the_lanes)
         if (row < 13) weight_read_f32(&table, tokens[row], 0, DIM, want);
         ck_assert_mem_eq(embedding + (size_t)row * DIM, want, sizeof want);
     }
+    free(inputs);
+}
+END_TEST
+
+/* In a large step lanes get wide tiles, which come first, and narrow ones for the rest that would
+ * fill no more than half of one. */
+START_TEST(large_steps_have_wide_tiles)
+{
+    const struct attention_lane lanes[] = {
+        {0, 40, 100, tables[0], NULL}, {40, 1, 31, tables[1], NULL}, {41, 41, 16, tables[2], NULL}};
+    static const struct step_tile want[] = {{0, 0},   {0, 64},  {2, 0},   {2, 64},
+                                            {2, 128}, {0, 128}, {0, 144}, {1, 0}};
+    struct backend_step step = step_of(lanes, 3, 2);
+    struct step_plan plan;
+    fill();
+    step_plan_init(&plan, &step);
+    ck_assert_int_gt(plan.size.n_rows, STEP_SPLIT_ROWS);
+    uint8_t *inputs = malloc(plan.bytes);
+    step_plan_write(&plan, &step, inputs);
+    const int32_t *counts = (void *)(inputs + plan.counts);
+    ck_assert_int_eq(counts[STEP_COUNT_TILES], 8); /* 160 vectors, 4, 164 */
+    ck_assert_int_eq(counts[STEP_COUNT_WIDE], 5);
+    ck_assert_mem_eq(inputs + plan.tiles, want, sizeof want);
     free(inputs);
 }
 END_TEST
@@ -382,6 +405,7 @@ int main(void)
     tcase_add_test(tc, inputs_do_not_overlap_and_are_aligned);
     tcase_add_test(tc, steps_of_one_size_have_their_inputs_in_the_same_places);
     tcase_add_test(tc, inputs_hold_the_rows_tiles_and_blocks_of_the_lanes);
+    tcase_add_test(tc, large_steps_have_wide_tiles);
     tcase_add_test(tc, the_paths_of_a_tree_are_lanes);
     tcase_add_test(tc, synthetic_and_copied_tables_are_left_to_the_device);
     suite_add_tcase(suite, tc);

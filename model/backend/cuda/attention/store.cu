@@ -4,7 +4,7 @@
  * are stored after them. One warp works on one head of a row or of a copy. A head's sum of squares
  * is one chain per thread, then a tree over the warp, so its bits depend on the head
  * alone. */
-#include "model/backend/cuda/attention/attention_kv.cuh"
+#include "model/backend/cuda/attention/layout.cuh"
 
 enum {
     STORE_WARPS = 4,

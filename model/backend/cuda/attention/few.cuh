@@ -3,7 +3,7 @@
  * in shared memory in ascending order. */
 #pragma once
 
-#include "model/backend/cuda/attention/attention_tile.cuh"
+#include "model/backend/cuda/attention/tile.cuh"
 
 enum {
     COMBINE_RUNS = 4, /* runs of e that are combined in shared memory at once */

@@ -1,7 +1,7 @@
-/* Arguments of the kernels of attention, a tile's query vectors, and what each of them sees. */
+/* Arguments of the kernels of attention, a tile's query vectors, and how far each of them sees. */
 #pragma once
 
-#include "model/backend/cuda/attention/attention_kv.cuh"
+#include "model/backend/cuda/attention/layout.cuh"
 
 struct attend_args {
     struct step_inputs inputs;
@@ -93,6 +93,7 @@ static __device__ __forceinline__ void store_out(uint16_t *to, float4 values, fl
     *reinterpret_cast<uint2 *>(to) = packed;
 }
 
-/* attention_many.cu: attention of a step whose blocks do all partitions of their tiles. */
+/* many.cu: attention of a step that is too large to be recorded, but for the merge of
+ * partials. */
 void attention_prepare_many(struct backend_cuda *be);
 void attention_launch_many(struct backend_cuda *be, const attend_args *args, int n_tiles);

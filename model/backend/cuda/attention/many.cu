@@ -1,8 +1,8 @@
 /* Attention of steps with many rows: tiles of 64 query vectors where a lane has so many, and tiles
  * of 16 for the others, in one launch. */
 #include "base/limits.h"
-#include "model/backend/cuda/attention/attention_few.cuh"
-#include "model/backend/cuda/attention/attention_wide.cuh"
+#include "model/backend/cuda/attention/few.cuh"
+#include "model/backend/cuda/attention/wide.cuh"
 
 /* Shared memory of a block, whatever its tile. */
 template <typename FORM> static constexpr size_t many_bytes()
@@ -11,8 +11,8 @@ template <typename FORM> static constexpr size_t many_bytes()
     return wide > sizeof(attend_shared) ? wide : sizeof(attend_shared);
 }
 
-/* Block: kv head, then tile slot. The last tiles of a prompt start first, because they see the most
- * positions. */
+/* Grid: kv heads, then tile slots; partitions (1 when a block does them all). The last tiles of a
+ * prompt start first, because they see the most positions. */
 template <typename FORM>
 static __global__ void __launch_bounds__(ATTEND_THREADS, 2) attend_many(attend_args args)
 {
@@ -20,11 +20,12 @@ static __global__ void __launch_bounds__(ATTEND_THREADS, 2) attend_many(attend_a
     int n_slots = static_cast<int>(gridDim.x) / args.n_kv_heads;
     int slot = n_slots - 1 - static_cast<int>(blockIdx.x) / args.n_kv_heads;
     int kv_head = static_cast<int>(blockIdx.x) % args.n_kv_heads;
+    int partition = static_cast<int>(blockIdx.y);
     grid_dependency_launch();
     if (slot < args.inputs.counts[STEP_COUNT_WIDE]) {
-        attend_wide<FORM>(&args, slot, kv_head, shared);
+        attend_wide<FORM>(&args, slot, kv_head, partition, shared);
     } else {
-        attend_few<FORM::WIDTH, FORM::EXACT>(&args, slot, kv_head, 0,
+        attend_few<FORM::WIDTH, FORM::EXACT>(&args, slot, kv_head, partition,
                                              reinterpret_cast<attend_shared *>(shared));
     }
 }
@@ -45,7 +46,8 @@ void attention_prepare_many(struct backend_cuda *be)
 template <typename FORM>
 static void launch_form(struct backend_cuda *be, const attend_args *args, int n_tiles)
 {
-    dim3 grid(static_cast<unsigned>(n_tiles * args->n_kv_heads));
+    dim3 grid(static_cast<unsigned>(n_tiles * args->n_kv_heads),
+              args->values ? static_cast<unsigned>(args->n_partitions) : 1);
     cuda_launch(be, "attention", attend_many<FORM>, grid, dim3(ATTEND_THREADS), many_bytes<FORM>(),
                 *args);
 }

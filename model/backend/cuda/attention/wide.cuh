@@ -1,62 +1,19 @@
 /* Attention for a tile of many query vectors: 64 of one lane and kv head, of which each of four
- * warps has 16. K and V go through a ring of tiles in shared memory that the warps share, so that
- * they are read once for 64 vectors. A warp goes through the four spans of a partition by itself:
- * it keeps the scores of all 256 positions in registers, where they become weights in place, and
- * adds up the spans' weighted values in ascending order, 64 e at a time. The running total of the
- * partitions lies in shared memory; each thread has its own part of it.
+ * warps has 16. K and V come through a ring of tiles in shared memory (ring.cuh). A warp goes
+ * through the four spans of a partition by itself: it keeps the scores of all 256 positions in
+ * registers, where they become weights in place, and adds up the spans' weighted values in
+ * ascending order, 64 e at a time. The running total of the partitions lies in shared memory; each
+ * thread has its own part of it.
  *
- * The bits are those of attention_few.cuh: the same chains of products in the same order, the same
- * exp, sum and merge.
- *
- * K in a tile: 64 positions of 128 e (or all e, if that is less). V: 64 e of whole spans, in fours
- * of positions as they lie in memory. Units of 16 bytes are so placed that eight threads that read
- * together find theirs in different banks. */
+ * The bits are those of few.cuh: the same chains of products in the same order, the same exp, sum
+ * and merge. With 32 heads of 128 e some 45 instructions of a thread go with a score, 27 of them
+ * for its exp, so that issuing them is the limit: on a multiprocessor of sm_90 0.35 clocks a score,
+ * while mma.sync takes 0.2 and shared memory 0.25. */
 #pragma once
 
-#include "model/backend/cuda/attention/attention_tile.cuh"
+#include "model/backend/cuda/attention/ring.cuh"
 
-enum {
-    SPANS = ATTENTION_PARTITION / WARP_POSITIONS,
-    UNIT = 8,                   /* bf16 values of 16 bytes */
-    CHUNK = 2 * RUN,            /* e of values that are added up at once */
-    V_UNITS = 4 * CHUNK / UNIT, /* of four positions in a tile */
-    SPAN_V_BYTES = WARP_POSITIONS / 4 * V_UNITS * 16,
-    PARTITION_BLOCKS = ATTENTION_PARTITION / KV_BLOCK_TOKENS
-};
-
-template <int E_MAX, bool ALL> struct wide_form {
-    static const bool EXACT = ALL;
-    enum {
-        WIDTH = E_MAX,
-        K_WIDTH = WIDTH < 128 ? WIDTH : 128, /* e of a tile of K */
-        K_UNITS = K_WIDTH / UNIT,
-        K_PARTS = WIDTH / K_WIDTH,
-        K_TILES = SPANS * K_PARTS,
-        CHUNKS = WIDTH / CHUNK,
-        V_SPANS = K_WIDTH / CHUNK, /* of a tile of V */
-        V_PARTS = SPANS / V_SPANS,
-        TILES = K_TILES + CHUNKS * V_PARTS, /* of a partition */
-        TILE_BYTES = WARP_POSITIONS * K_WIDTH * 2,
-        STAGES = WIDTH <= 64    ? 8
-                 : WIDTH <= 128 ? 4
-                                : 3,
-        SHARED_BYTES = STAGES * TILE_BYTES + STEP_WIDE_QUERIES * WIDTH * 4
-    };
-};
-
-/* A block's tile of queries, and how far it is with its tiles of K and V. */
-struct wide_block {
-    tile_view view;
-    const uint16_t *kv;  /* of the kv head in block 0 */
-    size_t block_stride; /* of KV blocks */
-    int width;           /* head_dim */
-    int partition, last_partition;
-    int block, next_block; /* lane i < 16 of a warp: KV block i of this partition, of the next */
-    uint8_t *ring;
-    int stage; /* of the tile that is next to be used */
-};
-
-/* Positions that a warp's 16 vectors see. */
+/* How far a warp's 16 vectors see. */
 struct wide_rows {
     int first;                 /* vector */
     int begin, last;           /* seen by some of them; last < 0: the warp has no vectors */
@@ -70,16 +27,12 @@ struct wide_sums {
     float max[2], sum[2];
 };
 
-/* Tells what becomes of the values of a partition: total = part, total * a + part * b, or total. */
+/* How the values of a partition go into the total: it becomes part, total * a + part * b, or
+ * stays. */
 struct wide_merge {
     bool sees[2], is_first[2];
     float a[2], b[2];
 };
-
-static __device__ __forceinline__ bool span_is_seen(int first, int n, int begin, int last)
-{
-    return first <= last && first + n > begin;
-}
 
 static __device__ __forceinline__ wide_rows wide_rows_of(const attend_args *args,
                                                          const tile_view *view)
@@ -104,103 +57,6 @@ static __device__ __forceinline__ wide_rows wide_rows_of(const attend_args *args
     return rows;
 }
 
-/* The KV block that this lane keeps for a partition. Those before and past what the tile sees
- * repeat the nearest. */
-static __device__ __forceinline__ int wide_kv_block(const attend_args *args, const tile_view *view,
-                                                    int partition)
-{
-    int lane = static_cast<int>(threadIdx.x) % PARTITION_BLOCKS;
-    int block = partition * PARTITION_BLOCKS + lane;
-    if (block > view->last / KV_BLOCK_TOKENS) block = view->last / KV_BLOCK_TOKENS;
-    if (block < view->begin / KV_BLOCK_TOKENS) block = view->begin / KV_BLOCK_TOKENS;
-    return args->inputs.blocks[view->lane.first_block + block];
-}
-
-static __device__ __forceinline__ const uint16_t *wide_kv(const wide_block *b, int block)
-{
-    return b->kv + static_cast<size_t>(block) * b->block_stride;
-}
-
-/* Copies 64 positions of K from e = K_WIDTH * part on: row r has unit u at u ^ 4 (r % 2). */
-template <typename FORM>
-static __device__ __forceinline__ void wide_copy_k(const wide_block *b, int blocks, int span,
-                                                   int part, uint8_t *to)
-{
-    const int ROWS = ATTEND_THREADS / FORM::K_UNITS; /* at once */
-    int unit = static_cast<int>(threadIdx.x) % FORM::K_UNITS;
-    int row = static_cast<int>(threadIdx.x) / FORM::K_UNITS;
-    int e = part * FORM::K_WIDTH + unit * UNIT;
-    to += (row * FORM::K_UNITS + (unit ^ (row % 2 * 4))) * 16;
-    const int from = row * b->width + e;
-#pragma unroll
-    for (int i = 0; i < WARP_POSITIONS / ROWS; i++) {
-        int in_span = i * ROWS / KV_BLOCK_TOKENS;
-        int block = __shfl_sync(ALL_LANES, blocks, span * WARP_BLOCKS + in_span);
-        const uint16_t *k = wide_kv(b, block) + i * ROWS % KV_BLOCK_TOKENS * b->width + from;
-        if (e < b->width) copy_async_16(to + i * ROWS * FORM::K_UNITS * 16, k, true);
-    }
-}
-
-/* Copies 64 e of V for V_SPANS spans: row r, four positions, has unit u at u ^ 2 (r % 4). */
-template <typename FORM>
-static __device__ __forceinline__ void wide_copy_v(const wide_block *b, int blocks, int first_span,
-                                                   int chunk, uint8_t *to)
-{
-    int unit = static_cast<int>(threadIdx.x) % V_UNITS;
-    int row = static_cast<int>(threadIdx.x) / V_UNITS; /* of the four of a block */
-    int at = 4 * chunk * CHUNK + unit * UNIT;
-    to += (row * V_UNITS + (unit ^ (row * 2))) * 16;
-    const int from = (KV_BLOCK_TOKENS + 4 * row) * b->width + at;
-#pragma unroll
-    for (int i = 0; i < FORM::V_SPANS * WARP_BLOCKS; i++) {
-        int block = __shfl_sync(ALL_LANES, blocks, first_span * WARP_BLOCKS + i);
-        const uint16_t *v = wide_kv(b, block) + from;
-        if (at < 4 * b->width) copy_async_16(to + i * 4 * V_UNITS * 16, v, true);
-    }
-}
-
-/* Copies a tile of this partition or, from TILES on, of the next one; nothing if no vector of the
- * block needs it. */
-template <typename FORM>
-static __device__ __forceinline__ void wide_copy(const wide_block *b, int tile, uint8_t *to)
-{
-    int ahead = tile / FORM::TILES, i = tile % FORM::TILES;
-    int blocks = ahead ? b->next_block : b->block;
-    int first = (b->partition + ahead) * ATTENTION_PARTITION;
-    if (i < FORM::K_TILES) {
-        int span = i / FORM::K_PARTS, part = i % FORM::K_PARTS;
-        first += span * WARP_POSITIONS;
-        if (part * FORM::K_WIDTH >= b->width) return;
-        if (!span_is_seen(first, WARP_POSITIONS, b->view.begin, b->view.last)) return;
-        wide_copy_k<FORM>(b, blocks, span, part, to);
-    } else {
-        int chunk = (i - FORM::K_TILES) / FORM::V_PARTS;
-        int span = (i - FORM::K_TILES) % FORM::V_PARTS * FORM::V_SPANS;
-        first += span * WARP_POSITIONS;
-        if (chunk * CHUNK >= b->width) return;
-        if (!span_is_seen(first, FORM::V_SPANS * WARP_POSITIONS, b->view.begin, b->view.last)) {
-            return;
-        }
-        wide_copy_v<FORM>(b, blocks, span, chunk, to);
-    }
-}
-
-/* Waits for a tile of this partition, and has the one copied that takes the place of the tile
- * before it. */
-template <typename FORM>
-static __device__ __forceinline__ const uint8_t *wide_take(wide_block *b, int tile)
-{
-    const int AHEAD = FORM::STAGES - 1;
-    const uint8_t *taken = b->ring + b->stage * FORM::TILE_BYTES;
-    int free_stage = b->stage == 0 ? AHEAD : b->stage - 1;
-    copy_async_wait<FORM::STAGES - 2>();
-    __syncthreads();
-    wide_copy<FORM>(b, tile + AHEAD, b->ring + free_stage * FORM::TILE_BYTES);
-    copy_async_commit();
-    b->stage = b->stage == AHEAD ? 0 : b->stage + 1;
-    return taken;
-}
-
 /* 16 bytes of a row, or for the last half run 8 bytes and zeros: share c of run j. */
 static __device__ __forceinline__ uint4 shared_run(const uint8_t *row, int unit, int flip,
                                                    int share, bool is_half)
@@ -217,7 +73,7 @@ static __device__ __forceinline__ uint4 shared_run(const uint8_t *row, int unit,
     return out;
 }
 
-/* s[tile][4] += q k over the e of one tile of K: score_positions of attention_kv.cuh. */
+/* s[tile][4] += q k over the e of one tile of K: score_positions of layout.cuh. */
 template <typename FORM>
 static __device__ __forceinline__ void wide_scores(const uint8_t *tile_k, int part, int width,
                                                    const uint4 q[FORM::WIDTH / RUN][2],
@@ -353,8 +209,8 @@ static __device__ __forceinline__ void wide_weigh(const float s[SCORE_TILES][4],
     }
 }
 
-/* acc += p v over one span: add_values of attention_kv.cuh, for 64 e. `WHOLE`: the warp's vectors
- * see all positions of the span. */
+/* acc += p v over one span: add_values of layout.cuh, for 64 e. `WHOLE`: the warp's vectors see
+ * all positions of the span. */
 template <typename FORM, bool WHOLE>
 static __device__ __forceinline__ void
 wide_values(const uint8_t *tile_v, int chunk, int width, int first, const wide_rows *rows,
@@ -380,16 +236,17 @@ wide_values(const uint8_t *tile_v, int chunk, int width, int first, const wide_r
     }
 }
 
-/* Takes the partition's maxima and sums into the running ones. */
+/* Takes the partition's maxima and sums into the running ones; or puts them there, if it is a
+ * block's only one. */
 static __device__ __forceinline__ wide_merge wide_add_sums(const wide_rows *rows, int partition,
-                                                           const float max[2], const float sum[2],
-                                                           wide_sums *total)
+                                                           bool is_only, const float max[2],
+                                                           const float sum[2], wide_sums *total)
 {
     wide_merge merge = {};
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         int first = rows->q_first[i] / ATTENTION_PARTITION;
-        merge.is_first[i] = partition == first;
+        merge.is_first[i] = is_only || partition == first;
         merge.sees[i] = partition >= first && partition * ATTENTION_PARTITION <= rows->q_last[i];
         if (!merge.sees[i]) continue;
         if (merge.is_first[i]) {
@@ -433,23 +290,35 @@ static __device__ __forceinline__ void wide_merge_values(const wide_merge *merge
     }
 }
 
-/* Stores 64 e of the finished totals of vectors g and g + 8 as output. */
+/* Stores 64 e of the totals of vectors g and g + 8 as output, or as partials of the partition. */
 static __device__ __forceinline__ void wide_store(const attend_args *args, const wide_block *b,
                                                   const wide_rows *rows, int chunk,
-                                                  const wide_sums *sums,
+                                                  const wide_merge *merge, const wide_sums *sums,
                                                   const value_sums total[CHUNK / SUM_RUN])
 {
     int lane = static_cast<int>(threadIdx.x) % WARP, g = lane / 4, c = lane % 4;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        if (rows->is_out[half]) continue;
+        if (rows->is_out[half] || (args->values && !merge->sees[half])) continue;
         size_t index = vector_index(&b->view, rows->first + g + 8 * half, args->n_heads);
-        uint16_t *row = args->out + index * static_cast<size_t>(b->width) + 4 * c;
+        if (args->values) {
+            index *= static_cast<size_t>(args->n_partitions);
+            index += static_cast<size_t>(b->partition);
+            if (chunk == 0 && c == 0) {
+                args->sums[index] = make_float2(sums->max[half], sums->sum[half]);
+            }
+        }
+        index = index * static_cast<size_t>(b->width) + static_cast<size_t>(4 * c);
 #pragma unroll
         for (int i = 0; i < CHUNK / SUM_RUN; i++) {
             int e = chunk * CHUNK + i * SUM_RUN;
+            float4 values = row_values(total[i], half);
             if (e >= b->width) break;
-            store_out(row + e, row_values(total[i], half), sums->sum[half]);
+            if (args->values) {
+                *reinterpret_cast<float4 *>(args->values + index + e) = values;
+            } else {
+                store_out(args->out + index + e, values, sums->sum[half]);
+            }
         }
     }
 }
@@ -516,11 +385,11 @@ wide_partition(const attend_args *args, wide_block *b, const wide_rows *rows,
     float max[2], sum[2];
     int first = b->partition * ATTENTION_PARTITION;
     bool is_needed = span_is_seen(first, ATTENTION_PARTITION, rows->begin, rows->last);
-    bool is_last = b->partition == rows->last / ATTENTION_PARTITION;
+    bool is_last = args->values || b->partition == rows->last / ATTENTION_PARTITION;
     const uint8_t *v = NULL;
     b->next_block = wide_kv_block(args, &b->view, b->partition + 1);
     wide_weights<FORM>(args, b, rows, q, max, sum, p);
-    wide_merge merge = wide_add_sums(rows, b->partition, max, sum, sums);
+    wide_merge merge = wide_add_sums(rows, b->partition, args->values != NULL, max, sum, sums);
 #pragma unroll
     for (int chunk = 0; chunk < FORM::CHUNKS; chunk++) {
         value_sums part[CHUNK / SUM_RUN];
@@ -548,7 +417,7 @@ wide_partition(const attend_args *args, wide_block *b, const wide_rows *rows,
         if (!is_needed || chunk * CHUNK >= b->width) continue;
         wide_merge_values(&merge, total + chunk * CHUNK / SUM_RUN * 2 * ATTEND_THREADS, is_last,
                           part);
-        if (is_last) wide_store(args, b, rows, chunk, sums, part);
+        if (is_last) wide_store(args, b, rows, chunk, &merge, sums, part);
     }
 }
 
@@ -572,25 +441,31 @@ static __device__ __forceinline__ void wide_queries(const attend_args *args, con
     }
 }
 
-/* All partitions of one tile. */
+/* One partition of a tile, or all of them. */
 template <typename FORM>
 static __device__ __forceinline__ void attend_wide(const attend_args *args, int slot, int kv_head,
-                                                   uint8_t *shared)
+                                                   int partition, uint8_t *shared)
 {
     wide_block b = {};
     wide_sums sums = {};
     uint4 q[FORM::WIDTH / RUN][2];
     b.view = view_tile(args, slot, kv_head, STEP_WIDE_QUERIES);
     b.width = FORM::EXACT ? static_cast<int>(FORM::WIDTH) : args->head_dim;
-    b.kv = args->kv + kv_head_offset(0, kv_head, args->n_kv_heads, b.width);
-    b.block_stride = kv_head_offset(1, 0, args->n_kv_heads, b.width);
+    b.kv = reinterpret_cast<const uint8_t *>(args->kv +
+                                             kv_head_offset(0, kv_head, args->n_kv_heads, b.width));
+    b.block_stride = static_cast<uint32_t>(2 * kv_head_offset(1, 0, args->n_kv_heads, b.width));
     b.partition = b.view.begin / ATTENTION_PARTITION;
     b.last_partition = b.view.last / ATTENTION_PARTITION;
+    if (args->values) {
+        if (partition > b.partition) b.partition = partition;
+        if (partition < b.last_partition) b.last_partition = partition;
+    }
     b.ring = shared;
     b.block = wide_kv_block(args, &b.view, b.partition);
     wide_rows rows = wide_rows_of(args, &b.view);
     float4 *total = reinterpret_cast<float4 *>(shared + FORM::STAGES * FORM::TILE_BYTES);
     grid_dependency_wait();
+    if (b.partition > b.last_partition) return;
     wide_queries<FORM>(args, &b, &rows, q);
 #pragma unroll
     for (int i = 0; i < FORM::STAGES - 1; i++) {
