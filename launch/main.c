@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/system/program.h"
 #include "base/system/topology.h"
@@ -25,7 +27,14 @@
 
 const char *argp_program_version = "outrider-group " OUTRIDER_VERSION;
 
-enum { USAGE = 2, STATUS_OF_SIGNAL = 128, NOT_STARTED = 127, LOOK_MS = 100 };
+enum {
+    USAGE = 2,
+    STATUS_OF_SIGNAL = 128,
+    NOT_STARTED = 127,
+    LOOK_MS = 100,
+    SESSIONS_LOOK_MS = 1000,
+    LEAVE_MS = 5000 /* mpirun kills ranks 2 s after it has told them to end */
+};
 
 struct launch {
     int n_ranks;
@@ -36,6 +45,8 @@ struct launch {
     pid_t mpirun;
     struct children told;   /* ranks that have got SIGTERM */
     struct scratch scratch; /* without hosts */
+    int n_sessions;         /* the most that mpirun has had with hosts */
+    int64_t leave_ms;       /* when mpirun must have ended, because a session has; 0: not yet */
 };
 
 static _Noreturn void fail_usage(const char *text, const char *value)
@@ -257,6 +268,26 @@ static void tell_ranks(struct launch *launch)
     launch->told = ranks;
 }
 
+/* mpirun keeps an ssh session to each host until all ranks have ended, and then needs no more than
+ * a moment. Where a host is cut off it would wait, for as long as TCP tries, until that one has
+ * confirmed that the group ends. */
+static void look_at_sessions(struct launch *launch)
+{
+    struct children sessions;
+    int64_t now_ms = clock_now_ms();
+    children_find(&sessions, launch->mpirun, "ssh");
+    if (sessions.n > launch->n_sessions) launch->n_sessions = sessions.n;
+    if (sessions.n == launch->n_sessions) return;
+    if (!launch->leave_ms) launch->leave_ms = now_ms + LEAVE_MS;
+    if (now_ms < launch->leave_ms) return;
+    fprintf(stderr, "outrider-group: mpirun waits for a host that does not answer, so it is "
+                    "killed\n");
+    kill(-launch->mpirun, SIGKILL);
+    for (int i = 0; i < sessions.n; i++) { /* they are groups of their own */
+        kill(sessions.pids[i], SIGKILL);
+    }
+}
+
 /* Takes every process that has ended. True when mpirun was one of them, with its status. */
 static bool has_ended(const struct launch *launch, int *status)
 {
@@ -276,10 +307,14 @@ static bool has_ended(const struct launch *launch, int *status)
 static int watch(struct launch *launch, const sigset_t *signals)
 {
     const struct timespec look = {.tv_nsec = LOOK_MS * 1000000L};
+    const struct timespec sessions_look = {.tv_sec = SESSIONS_LOOK_MS / 1000};
     bool is_stopping = false;
     int status = 0, told_by = 0;
     while (!has_ended(launch, &status)) {
-        int number = is_stopping ? sigtimedwait(signals, NULL, &look) : sigwaitinfo(signals, NULL);
+        if (launch->hosts) look_at_sessions(launch);
+        int number = launch->hosts ? sigtimedwait(signals, NULL, &sessions_look)
+                     : is_stopping ? sigtimedwait(signals, NULL, &look)
+                                   : sigwaitinfo(signals, NULL);
         bool is_wish = number > 0 && number != SIGCHLD;
         if (is_wish) launch->told.n = 0; /* everybody is told again */
         if (is_wish) told_by = number;

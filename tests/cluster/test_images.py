@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -26,7 +27,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 import pods
 import skips
 from containerfile import read_containerfile, words
-from cluster import SOURCE, TALES, ClusterError, is_sanitized, wait_until
+from cluster import SOURCE, TALES, ClusterError, bound, is_sanitized, wait_until
 
 BUILD = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
 PART = sys.argv[2] if len(sys.argv) > 2 else ""
@@ -38,7 +39,8 @@ REFERENCE = os.path.join(SOURCE, "tests", "golden", "tales", "reference_target.j
 IMAGES = ["outrider-coordinator", "outrider-worker", "outrider-worker-ssh", "outrider"]
 LARGEST_BYTES = 80_000_000
 GRACE = 10
-LOST_S = 25  # until everybody knows that a pod is gone; keepalive takes 8 s
+KEEPALIVE_S = 8  # until mpirun knows that a pod is gone to which it has nothing to say
+LOST_S = 40  # until everybody knows that a pod is gone; ssh takes up to 20 s
 BINDS = {"/models": TALES}
 # Files that the build writes itself: everything else is a file of a package.
 OWN_FILES = re.compile(
@@ -128,7 +130,7 @@ def broken_build(folder, old, new):
     done = subprocess.run([os.path.join(place, "build"), "--programs", os.path.join(BUILD, "bin"),
                            "--cache", CACHE, "--out", folder, "--with", "none", "outrider"],
                           stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
-                          timeout=100, check=False,
+                          timeout=bound(100), check=False,
                           env={**os.environ, "REVISION": "none", "SOURCE_DATE_EPOCH": "1"})
     assert done.returncode, "the build took a wrong recipe"
     return done.stderr
@@ -286,7 +288,7 @@ def assert_answers(node, coordinator):
     prompt, text, n = greedy_reference()
     client = node.start(image("outrider"), "generate", "--address", f"{coordinator.ip}:7070",
                         prompt, "-n", str(n), "--temperature", "0", "--quiet")
-    assert client.process.wait(20) == 0, client.log()
+    assert client.process.wait(bound(20)) == 0, client.log()
     assert client.log() == text, client.log()
 
 
@@ -377,15 +379,17 @@ def pods_that_come_back_under_other_addresses(node):
         assert_ends(pod)
 
 
-def assert_lost_pod_ends_group(node, launcher, workers):
-    """The pod of rank 1 is cut off: both sides notice, and the launcher ends, so that the kubelet
-    starts it again."""
-    node.cut(workers[1])
+def assert_lost_pods_end_group(node, launcher, workers, lost):
+    """The launcher ends, so that the kubelet starts it again, and every rank that it can reach. The
+    others end when their pods are back."""
     begun = time.monotonic()
-    status = launcher.process.wait(LOST_S)
-    print(f"        the launcher ended {time.monotonic() - begun:.2f} s after a pod was cut off")
+    status = launcher.process.wait(bound(LOST_S))
+    print(f"        the launcher ended {time.monotonic() - begun:.2f} s after {len(lost)} of "
+          f"{len(workers)} pods were cut off")
     assert status not in (0, 143), f"the launcher ended with {status}"
     for worker in workers:
+        if worker in lost:
+            node.cut(worker, "up")
         wait_until(lambda pod=worker: not pod.is_live(7071), LOST_S, "no rank is left")
 
 
@@ -426,7 +430,16 @@ def pods_of_an_mpi_job(node):
     launcher = launch()
     node.wait_ready(coordinator, 8000)
     assert_answers(node, coordinator)
-    assert_lost_pod_ends_group(node, launcher, workers)
+    # When mpirun tells the other pod of the first one's end, that cannot confirm it.
+    node.cut(workers[1])
+    time.sleep(KEEPALIVE_S / 2)
+    node.cut(workers[0])
+    assert_lost_pods_end_group(node, launcher, workers, workers)
+    launcher = launch()
+    # mpirun tells both pods of a rank's end, and one of them cannot confirm it.
+    node.cut(workers[1])
+    os.kill(workers[0].find("outrider-worker"), signal.SIGKILL)
+    assert_lost_pods_end_group(node, launcher, workers, workers[1:])
     assert_ends(coordinator)
     for worker in workers:
         worker.stop(GRACE)

@@ -28,7 +28,7 @@ import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import skips
-from cluster import ClusterError, LOG_TAIL_LINES, bound, is_alive, wait_until
+from cluster import ClusterError, LOG_TAIL_LINES, bound, descendants, is_alive, wait_until
 
 SUBNET = "10.88.0"
 NODE = f"{SUBNET}.1"
@@ -154,6 +154,17 @@ class Pod:
                 pass # it has just ended
         return None
 
+    def find(self, name):
+        """The process of this program below process 1, as it is numbered here."""
+        for pid in descendants(self.pid):
+            try:
+                with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+                    if file.read().rstrip() == name:
+                        return pid
+            except FileNotFoundError:
+                pass # it has just ended
+        raise ClusterError(f"{self.name} has no {name}")
+
     def status(self):
         """Fields of /proc/PID/status of process 1."""
         with open(f"/proc/{self.pid}/status", encoding="ascii", errors="replace") as file:
@@ -181,7 +192,7 @@ class Pod:
         start = time.monotonic()
         os.kill(self.pid, signal.SIGTERM)
         try:
-            return self.process.wait(grace), time.monotonic() - start
+            return self.process.wait(bound(grace)), time.monotonic() - start
         except subprocess.TimeoutExpired:
             raise ClusterError(f"{self.name} still runs {grace:g} s after SIGTERM") from None
 
@@ -288,10 +299,11 @@ class Node:
         return self.pods[-1]
 
     @staticmethod
-    def cut(pod):
-        """From now on no packet reaches the pod, and none of its own reaches anybody."""
+    def cut(pod, state="down"):
+        """From now on no packet reaches the pod, and none of its own reaches anybody; with the
+        state "up" they do again."""
         link = f"pod{pod.ip.rpartition('.')[2]}"
-        subprocess.run(["ip", "link", "set", link, "down"], check=True)
+        subprocess.run(["ip", "link", "set", link, state], check=True)
 
     def _write_names(self):
         with open(self.hosts, "w", encoding="ascii") as file:
