@@ -48,7 +48,7 @@ static float *last_logits(const char *model, int n_ranks, int *n_vocab)
 START_TEST(nccl_ranks_have_the_bits_of_one)
 {
     for (int i = 0; i < N_TOKENS; i++) {
-        tokens[i] = (37 * i + 11) % 250;
+        tokens[i] = (37 * i + 11) % 100; /* the smallest vocabulary has 128 */
     }
     for (int i = 0; i < RIG_BLOCKS; i++) {
         blocks[i] = RIG_BLOCKS - 1 - i;
