@@ -198,15 +198,18 @@ static void compare(struct steps *s, const int32_t *tokens, const int32_t *block
     }
 }
 
-/* Fills the KV up to `context`. */
+/* Fills the KV of every lane up to `context`. */
 static int read_context(struct model *model, const struct settings *s, const int32_t *blocks,
                         const int32_t *tokens, struct error *err)
 {
     int rc = 0;
-    for (int pos = 0; pos < s->context && !rc; pos += ROWS_MAX) {
-        int n = s->context - pos < ROWS_MAX ? s->context - pos : ROWS_MAX;
-        const struct forward_lane lane = {pos, n, tokens, blocks, NULL};
-        rc = model_forward(model, &lane, 1, NULL, 0, err);
+    for (int i = 0; i < s->n_lanes; i++) {
+        for (int pos = 0; pos < s->context && !rc; pos += ROWS_MAX) {
+            int n = s->context - pos < ROWS_MAX ? s->context - pos : ROWS_MAX;
+            const struct forward_lane lane = {pos, n, tokens,
+                                              blocks + (size_t)i * (size_t)table_blocks(s), NULL};
+            rc = model_forward(model, &lane, 1, NULL, 0, err);
+        }
     }
     return rc;
 }
@@ -261,10 +264,13 @@ int main(int argc, char **argv)
     }
     s.backend.stored = checkpoint_config(ck)->stored;
     TRY(backend_open(&be, &s.backend, &err));
+    int64_t start_ns = clock_now_ns();
     TRY(model_open(&model, ck, comm_single(), be, &mo, &err));
+    double load_s = 1e-9 * (double)(clock_now_ns() - start_ns);
     TRY(read_context(model, &s, blocks, tokens, &err));
-    printf("%s, %zu MB of weights, kernels %s, %d threads, context %d\n", s.model,
-           model_weight_bytes(model) >> 20, be->ops->kernels(be), s.backend.n_threads, s.context);
+    printf("%s, %zu MB of weights, kernels %s, %d threads, context %d, loaded in %.2f s\n", s.model,
+           model_weight_bytes(model) >> 20, be->ops->kernels(be), s.backend.n_threads, s.context,
+           load_s);
     steps.model = model;
     steps.cfg = checkpoint_config(ck);
     steps.settings = &s;

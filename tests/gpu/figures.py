@@ -3,12 +3,14 @@ import re
 
 STEP = re.compile(r"^ *(\d+) +([\d.]+) +([\d.]+) +([\d.]+) \(([\d.]+) to ([\d.]+)\) +([\d.]+)",
                   re.M)
-HOST = re.compile(r"the host takes ([\d.]+) us")
+HOST = re.compile(r"the host takes ([\d.]+) us until the device has all of it; then answers take "
+                  r"([\d.]+) us \(the best\) or ([\d.]+) us")
 LOADED = re.compile(r", (\d+) MB of weights.*loaded in ([\d.]+) s")
 CEILINGS = re.compile(r"copy (\d+) GB/s, read (\d+) GB/s, bf16 (\d+) TFLOP/s")
 PROMPT = re.compile(r"^(\d+) tokens of .*?: ([\d.]+) ms \(([\d.]+) to ([\d.]+)\), (\d+) tokens/s, "
                     r"([\d.]+) TFLOP/s", re.M)
-KERNEL = re.compile(r"^(\w+) +(\d+) rows +([\d.]+) us +(\d+) GB/s +([\d.]+) Tflop/s", re.M)
+KERNEL = re.compile(r"^(\w+) +(\d+) rows +([\d.]+) us +(\d+) GB/s +[\d.]+ of a copy +([\d.]+) "
+                    r"Tflop/s", re.M)
 
 LINES_MOST = 20
 
@@ -52,8 +54,9 @@ class Ceilings:
             return [line,
                     f"step, {what}, rows: over 1 row  " + ", ".join(
                         f"{row[0]}: {row[3]}" for row in rows),
-                    f"step, {what}, rows: host us  " + ", ".join(
-                        f"{row[0]}: {host}" for row, host in zip(rows, hosts))]
+                    f"step, {what}, rows: host us, and answers of the best, of a draw  " +
+                    ", ".join(f"{row[0]}: {host} + {best}, {draw}"
+                              for row, (host, best, draw) in zip(rows, hosts))]
         return found
 
     def prompts(self, output):

@@ -113,9 +113,11 @@ class Parts:
         for program in self.gpu_programs("time_cuda_"):
             name = os.path.basename(program)
             short = name.replace("time_cuda_", "")
-            forms = ["bf16", "fp8", "Q4_K"] if name == "time_cuda_matmul" else [""]
+            forms, more = {"time_cuda_matmul": (["bf16", "fp8", "Q4_K"], ["--ms", "25"]),
+                           "time_cuda_step": (["bf16", "fp8"], ["--model", self.model]),
+                           }.get(name, ([""], []))
             for form in forms[:2] if self.is_quick else forms:
-                flags = ["--weights", form, "--ms", "25"] if form else []
+                flags = ["--weights", form, *more] if form else []
                 self.table.run(f"{name} {form}", [program, *flags], limit=60,
                                figures=self.ceilings.kernels(f"{short} {form}".strip()))
 
@@ -181,7 +183,7 @@ class Parts:
 # while figures are taken.
 TESTS = ("operations", "forward", "cluster", "sanitizer")
 TESTS_S = 240
-BENCHES = {"kernels": 60, "steps": 150, "prompt": 60, "torch": 110, "pair": 100, "served": 150}
+BENCHES = {"kernels": 100, "steps": 150, "prompt": 60, "torch": 110, "pair": 100, "served": 150}
 ON_REQUEST = {"transformers": 600}
 GROUPS = {"tests": ("operations", "forward"), "benches": tuple(BENCHES)}
 NAMES = (*TESTS, *BENCHES, *ON_REQUEST)
