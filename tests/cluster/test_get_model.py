@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=quick libs=client timeout=60
+# ctest: labels=quick libs=client timeout=300
 """deploy/models/get itself, beside a list of its own: packages that a server here hands out, and
 each failure as one sentence that leaves nothing. The package that the tree's list names is fetched
 by test_documents_run.py, where there is a network.
