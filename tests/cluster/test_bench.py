@@ -389,7 +389,9 @@ def test_coordinator_that_dies_ends_it(cluster):
 def started(bench, n_ranks, *args):
     """Options for a cluster that bench starts itself."""
     run = os.path.join(SOURCE, "deploy", "local", "run")
-    return ["-a", f"unix:{bench.folder}/c", "--start", f"exec {run} -T {n_ranks} --serve", *args]
+    return ["-a", f"unix:{bench.folder}/c", "--start",
+            f"exec {run} --serve -T {n_ranks} --listen {{address}} --port 0"
+            f" 2>>{bench.folder}/serve.log", *args]
 
 
 def test_clusters_are_started_for_each_number_of_ranks(cluster):
