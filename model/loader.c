@@ -130,9 +130,6 @@ void loader_close_vector(struct backend *be, struct vector *v)
     *v = (struct vector){0};
 }
 
-/* Memory that steps take while they run: scratch memory, inputs and recordings. */
-enum { STEPS_BYTES = 1 << 30 };
-
 int loader_copy_table(struct backend *be, const struct weight *table, struct table_copy *copy,
                       struct error *err)
 {
@@ -144,7 +141,7 @@ int loader_copy_table(struct backend *be, const struct weight *table, struct tab
     if (be->ops->is_host || !is_plain || !table->data || table->paired_rows) return 0;
     copy->bytes = weight_data_bytes(table);
     TRY(be->ops->memory(be, &free_bytes, &all_bytes, err));
-    copy->lacks_room = free_bytes < copy->bytes + STEPS_BYTES;
+    copy->lacks_room = free_bytes < copy->bytes + BACKEND_STEPS_BYTES;
     if (copy->lacks_room) return 0;
     weight_expect(table, 0, table->n_rows, 0, table->n_cols);
     TRY(backend_buffer(be, &copy->data, copy->bytes, err));

@@ -15,6 +15,7 @@ static int own_blocks(const struct kv_room_options *options, const struct model 
                       size_t free_bytes, size_t all_bytes)
 {
     double kept = (1 - options->share) * (double)all_bytes;
+    if (kept < BACKEND_STEPS_BYTES) kept = BACKEND_STEPS_BYTES;
     double room = (double)free_bytes - kept - (double)model_n_layers(model) * GRANULE_BYTES;
     double n = room / (double)model_kv_block_bytes(model);
     if (n < 1) return 0;

@@ -233,6 +233,9 @@ struct norm_part {
 struct backend;
 struct pack_cache; /* pack_cache.h */
 
+/* The memory of a device that steps may take while they run: scratch memory, inputs, recordings. */
+enum { BACKEND_STEPS_BYTES = 1 << 30 };
+
 struct backend_ops {
     const char *name;       /* "cpu" */
     const char *arithmetic; /* "cpu-bf16", "cpu-int8" */

@@ -7,6 +7,7 @@ Usage: test_hosts.py BUILD_FOLDER
 """
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ LONG = ("--ignore-eos",)
 # Ranks of several hosts share two cores here.
 ENVIRONMENT = {"MPIRUN_FLAGS": "--mca mpi_yield_when_idle 1"}
 N_TOKENS, N_LOSSY = 24, 160
+LOST = re.compile("lost rank|not there|not available")
 CLEAR_SECONDS, HEAL_SECONDS, START_SECONDS = 5, 60, 60
 # With a sanitizer all is several times as slow.
 CLEAR_SECONDS *= 3 if is_sanitized(BUILD) else 1
@@ -92,6 +94,11 @@ class World:
 
     def state(self):
         return json.loads(self.outrider("describe", "--json").stdout)
+
+    def is_lost(self):
+        """The coordinator says so; a machine that is busy may be late with its health alone."""
+        done = self.outrider("describe", "--json")
+        return done.stdout and LOST.search(json.loads(done.stdout)["state"])
 
 
 class Text(unittest.TestCase):
@@ -160,7 +167,7 @@ class Text(unittest.TestCase):
     def check_cut_from_coordinator(self, world, greedy):
         world.hosts.cut(1, 2)
         start = time.monotonic()
-        wait_until(lambda: not world.is_serving(), 30, "the coordinator notices")
+        wait_until(world.is_lost, 30, "the coordinator notices")
         self.assert_clear(world, start)
         self.heal(world, greedy)
 
@@ -169,7 +176,7 @@ class Text(unittest.TestCase):
         took = time.monotonic() - start
         print(f"not serving {took:.1f} s after the cut", flush=True)
         self.assertLessEqual(took, bound(CLEAR_SECONDS))
-        self.assertRegex(world.state()["state"], "lost rank|not there|not available")
+        self.assertRegex(world.state()["state"], LOST)
 
     def heal(self, world, greedy):
         world.hosts.heal()

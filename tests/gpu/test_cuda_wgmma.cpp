@@ -22,6 +22,8 @@ static void run_slices(struct rig *rig, const struct matrix *slices, const struc
     float *parts = static_cast<float *>(malloc(all * SLICES_MAX * sizeof *parts));
     be->has_wgmma = by_wgmma;
     rig->cuda->ops->matmul_slices(rig->cuda, slices, shape->n_slices, device_in, stride, n, &sums);
+    bool adds = by_wgmma && be->n_sms == 1; /* as many units as such a device can have */
+    EXPECT(rig, !adds || sums.n_parts == 1, "%d parts where slices are added", sums.n_parts);
     device_read(rig, parts, sums.data, static_cast<size_t>(sums.n_parts) * all * sizeof *parts);
     for (int distance = 1; distance < sums.n_parts; distance *= 2) {
         for (int i = 0; i + distance < sums.n_parts; i += 2 * distance) {
@@ -127,7 +129,10 @@ int main(int argc, char **argv)
 {
     struct rig rig;
     rig_open(&rig, argc, argv);
-    if (!backend_cuda_of(rig.cuda)->has_wgmma) {
+    struct backend_cuda *be = backend_cuda_of(rig.cuda);
+    EXPECT(&rig, be->has_wgmma == (be->sm == 90), "sm_%d %s wgmma", be->sm,
+           be->has_wgmma ? "has" : "goes without");
+    if (!be->has_wgmma) {
         printf("this GPU has no wgmma\n");
         return rig_close(&rig);
     }

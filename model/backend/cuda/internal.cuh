@@ -81,8 +81,9 @@ struct backend_cuda {
     struct readers *readers; /* of files; NULL until a file is read */
     uint16_t *ordered;       /* rows in the order of a matrix; NULL: no matrix has one */
 
-    cudaError_t status;      /* first failure since `begin` */
-    const char *failed_what; /* what was being done when it happened */
+    cudaError_t status;        /* first failure since `begin` */
+    cudaError_t upload_status; /* first failure of an upload */
+    const char *failed_what;   /* what was being done when it happened */
 };
 
 static inline struct backend_cuda *backend_cuda_of(struct backend *be)

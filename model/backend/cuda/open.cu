@@ -62,9 +62,10 @@ static void cuda_upload(struct backend *base, void *buffer, const void *host, si
 {
     struct backend_cuda *be = backend_cuda_of(base);
     cuda_use_device(be);
-    cuda_note(be, cudaMemcpyAsync(buffer, host, bytes, cudaMemcpyHostToDevice, be->stream),
-              "upload");
-    cuda_note(be, cudaStreamSynchronize(be->stream), "upload");
+    cudaError_t status = cudaMemcpyAsync(buffer, host, bytes, cudaMemcpyHostToDevice, be->stream);
+    if (status == cudaSuccess) status = cudaStreamSynchronize(be->stream);
+    cuda_note(be, status, "upload");
+    if (be->upload_status == cudaSuccess) be->upload_status = status;
 }
 
 /* Asks whether the ranks that steps wait for are still there. Recordings of a communicator that has
@@ -300,6 +301,9 @@ static int cuda_begin(struct backend *base, const struct backend_step *step, boo
     int rc = 0;
     *replayed = false;
     cuda_drop_recording(be);
+    if (be->upload_status != cudaSuccess) { /* what steps read may not be there */
+        return device_error(err, ERR_UNAVAILABLE, "the GPU failed at an upload", be->upload_status);
+    }
     be->status = cudaSuccess;
     cuda_use_device(be);
     TRY(check_ranks(be, err));
@@ -434,7 +438,7 @@ static int open_wgmma(struct backend_cuda *be, struct error *err)
     TRY(cuda_compare_wgmma(be, &be->has_wgmma, err));
     if (!be->has_wgmma) {
         log_line(LOG_LEVEL_WARN, "wgmma_off",
-                 "reason=\"this GPU's wgmma adds in another order than its mma.sync\"");
+                 "reason=\"this GPU's wgmma gives other sums than its mma.sync\"");
     }
 out:
     return rc;

@@ -79,16 +79,16 @@ enum step_count {
  * every input where it was. */
 struct step_plan {
     struct step_size size;
-    size_t counts;   /* int32 [STEP_COUNTS] */
-    size_t lanes;    /* struct step_lane [size.n_rows] */
-    size_t row_lane; /* int32 [size.n_rows]: -1 for padding */
-    size_t row_pos;  /* int32 [size.n_rows] */
-    size_t row_end;  /* int32 [size.n_rows]: K and V go to the lanes row_lane .. row_end - 1 */
-    size_t tokens;   /* int32 [size.n_rows]: 0 for padding */
-    size_t wanted;   /* int32 [size.n_wanted]: 0 for padding */
-    size_t tiles;    /* struct step_tile [size.n_rows * ceil(G / 16)], G query heads of a kv head */
-    size_t copies;   /* struct step_copy [size.n_copies] */
-    size_t cos, sin; /* float [size.n_rows][n_ropes][E / 2] */
+    size_t counts;      /* int32 [STEP_COUNTS] */
+    size_t lanes;       /* struct step_lane [size.n_rows] */
+    size_t row_lane;    /* int32 [size.n_rows]: -1 for padding */
+    size_t row_pos;     /* int32 [size.n_rows] */
+    size_t row_end;     /* int32 [size.n_rows]: K and V go to the lanes row_lane .. row_end - 1 */
+    size_t tokens;      /* int32 [size.n_rows]: 0 for padding */
+    size_t wanted;      /* int32 [size.n_wanted]: 0 for padding */
+    size_t tiles;       /* struct step_tile [size.n_tiles] */
+    size_t copies;      /* struct step_copy [size.n_copies] */
+    size_t cos, sin;    /* float [size.n_rows][n_ropes][E / 2] */
     size_t query_scale; /* float [size.n_rows]; absent without such scales */
     size_t embedding;   /* float [size.n_rows][D]: zeros for padding; if step_plan_has_embedding */
     size_t features,

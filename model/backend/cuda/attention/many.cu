@@ -8,6 +8,7 @@
 template <typename FORM> static constexpr size_t many_bytes()
 {
     size_t wide = FORM::SHARED_BYTES;
+    static_assert(FORM::SHARED_BYTES <= 99 << 10, "devices from sm_80 on have no more");
     return wide > sizeof(attend_shared) ? wide : sizeof(attend_shared);
 }
 

@@ -32,7 +32,7 @@ template <int E_MAX, bool ALL> struct wide_form {
         TILE_BYTES = WARP_POSITIONS * K_WIDTH * 2,
         STAGES = WIDTH <= 64    ? 8
                  : WIDTH <= 128 ? 4
-                                : 3,
+                                : 2,
         SHARED_BYTES = STAGES * TILE_BYTES + STEP_WIDE_QUERIES * WIDTH * 4
     };
 };

@@ -93,7 +93,7 @@ static __device__ __forceinline__ void store_out(uint16_t *to, float4 values, fl
     *reinterpret_cast<uint2 *>(to) = packed;
 }
 
-/* many.cu: attention of a step that is too large to be recorded, but for the merge of
+/* many.cu: attention of a step that has wide tiles, but for the merge of
  * partials. */
 void attention_prepare_many(struct backend_cuda *be);
 void attention_launch_many(struct backend_cuda *be, const attend_args *args, int n_tiles);

@@ -158,8 +158,8 @@ static void launch_kind(struct backend_cuda *be, struct matmul_job *job, int n_s
 {
     if (matmul_wgmma_adds(be, job, n_slices)) {
         launch_form<wg_form<WG_TOKENS_MOST, KIND, true>>(be, job, n_slices, packed);
-    } else if (job->n_rows <= 64) {
-        launch_form<wg_form<64, KIND, false>>(be, job, n_slices, packed);
+    } else if (job->n_rows <= WG_TOKENS_LEAST) {
+        launch_form<wg_form<WG_TOKENS_LEAST, KIND, false>>(be, job, n_slices, packed);
     } else {
         launch_form<wg_form<WG_TOKENS_MOST, KIND, false>>(be, job, n_slices, packed);
     }
@@ -190,7 +190,7 @@ template <typename FORM> static void prepare_form(struct backend_cuda *be)
 
 template <int KIND> static void prepare_kind(struct backend_cuda *be)
 {
-    prepare_form<wg_form<64, KIND, false>>(be);
+    prepare_form<wg_form<WG_TOKENS_LEAST, KIND, false>>(be);
     prepare_form<wg_form<WG_TOKENS_MOST, KIND, false>>(be);
     prepare_form<wg_form<WG_TOKENS_MOST, KIND, true>>(be);
 }
@@ -214,44 +214,65 @@ static uint16_t wide_number(uint32_t *state)
     return static_cast<uint16_t>((bits & 0x807fu) | (119u + (bits >> 7 & 15u)) << 7);
 }
 
-/* Sums of random numbers by both kernels; how they lie in the matrix does not matter. */
-int cuda_compare_wgmma(struct backend_cuda *be, bool *is_equal, struct error *err)
+/* Compares sums of random numbers by both kernels; how they lie in the matrix does not matter. The
+ * two segments of 13 tiles end within a stage. device, host: COMPARED_BYTES. */
+enum {
+    COMPARED_IN = 832,
+    COMPARED_OUT = WG_GROUPS * TILE_OUTPUTS,
+    COMPARED_ROWS = WG_TOKENS_MOST,
+    COMPARED_SUMS = COMPARED_ROWS * COMPARED_OUT,
+    COMPARED_INPUTS = COMPARED_IN * (COMPARED_OUT + COMPARED_ROWS),
+    COMPARED_BYTES = 2 * COMPARED_INPUTS + 2 * 4 * COMPARED_SUMS
+};
+
+static int compare_rows(struct backend_cuda *be, int n_rows, uint8_t *device, uint8_t *host,
+                        bool *is_equal, struct error *err)
 {
-    enum { N_IN = 512, N_OUT = WG_GROUPS * TILE_OUTPUTS, N_ROWS = 64, N_SUMS = N_ROWS * N_OUT };
-    enum { INPUTS = N_IN * (N_OUT + N_ROWS), BYTES = INPUTS * 2 + 2 * N_SUMS * 4 };
     struct matmul_job job = {};
-    uint8_t *device = NULL;
+    size_t n_bytes = static_cast<size_t>(n_rows) * COMPARED_OUT * sizeof(float);
+    uint8_t *sums = host + 2 * COMPARED_INPUTS;
     uint32_t state = 1;
-    int rc = 0;
-    uint16_t *host = static_cast<uint16_t *>(cuda_host_scratch(be, BYTES));
-    if (host) {
-        cuda_note(be, cudaMalloc(reinterpret_cast<void **>(&device), BYTES), "comparing wgmma");
+    for (int i = 0; i < COMPARED_INPUTS; i++) {
+        reinterpret_cast<uint16_t *>(host)[i] = wide_number(&state);
     }
-    if (be->status != cudaSuccess) goto out;
-    for (int i = 0; i < INPUTS; i++) {
-        host[i] = wide_number(&state);
-    }
-    cuda_note(be, cudaMemcpyAsync(device, host, BYTES, cudaMemcpyHostToDevice, be->stream),
+    memset(sums, 0, n_bytes);
+    memset(sums + n_bytes, 0xff, n_bytes); /* other bits, should nothing be written */
+    cuda_note(be, cudaMemcpyAsync(device, host, COMPARED_BYTES, cudaMemcpyHostToDevice, be->stream),
               "comparing wgmma");
     job.weights[0] = device;
-    job.in = reinterpret_cast<uint16_t *>(device) + N_IN * N_OUT;
-    job.in_stride = job.n_in = N_IN;
-    job.out_stride = job.n_out = N_OUT;
-    job.n_rows = N_ROWS;
-    job.n_tiles = matmul_tiles(N_IN);
-    job.n_groups = matmul_groups(N_OUT);
-    job.n_segments = matmul_segments(N_IN);
-    for (int i = 0; i < 2; i++) {
+    job.in = reinterpret_cast<uint16_t *>(device) + COMPARED_IN * COMPARED_OUT;
+    job.in_stride = job.n_in = COMPARED_IN;
+    job.out_stride = job.n_out = COMPARED_OUT;
+    job.n_rows = n_rows;
+    job.n_tiles = matmul_tiles(COMPARED_IN);
+    job.n_groups = matmul_groups(COMPARED_OUT);
+    job.n_segments = matmul_segments(COMPARED_IN);
+    for (size_t i = 0; i < 2; i++) {
         struct matmul_job one = job;
-        one.out = reinterpret_cast<float *>(device + INPUTS * 2) + i * N_SUMS;
+        one.out = reinterpret_cast<float *>(device + 2 * COMPARED_INPUTS + i * n_bytes);
         if (i == 0) matmul_launch_many(be, &one, 1, KIND_BF16, true);
         if (i == 1) matmul_launch_wgmma(be, &one, 1, KIND_BF16);
     }
-    cuda_note(be, cudaMemcpyAsync(host, device, BYTES, cudaMemcpyDeviceToHost, be->stream),
+    cuda_note(be, cudaMemcpyAsync(host, device, COMPARED_BYTES, cudaMemcpyDeviceToHost, be->stream),
               "comparing wgmma");
-    rc = cuda_finish(be, err);
-    *is_equal = memcmp(host + INPUTS, host + INPUTS + 2 * N_SUMS, N_SUMS * sizeof(float)) == 0;
-out:
+    int rc = cuda_finish(be, err);
+    *is_equal = *is_equal && memcmp(sums, sums + n_bytes, n_bytes) == 0;
+    return rc;
+}
+
+int cuda_compare_wgmma(struct backend_cuda *be, bool *is_equal, struct error *err)
+{
+    uint8_t *device = NULL, *host = static_cast<uint8_t *>(cuda_host_scratch(be, COMPARED_BYTES));
+    int rc = 0;
+    *is_equal = true;
+    if (host) {
+        cuda_note(be, cudaMalloc(reinterpret_cast<void **>(&device), COMPARED_BYTES),
+                  "comparing wgmma");
+    }
+    if (be->status == cudaSuccess) {
+        rc = compare_rows(be, WG_TOKENS_LEAST, device, host, is_equal, err);
+        if (!rc) rc = compare_rows(be, WG_TOKENS_MOST, device, host, is_equal, err);
+    }
     cudaFree(device);
     return rc ? rc : cuda_finish(be, err);
 }

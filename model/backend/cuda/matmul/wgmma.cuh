@@ -56,6 +56,16 @@ static __device__ __forceinline__ bool elect_one()
     return is_mine != 0;
 }
 
+/* Tells the compiler that sums change here: between a wgmma and the wait for it they do so without
+ * its knowledge. No instruction. */
+template <int N> static __device__ __forceinline__ void wgmma_hold(float (&d)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        asm volatile("" : "+f"(d[i]) : : "memory");
+    }
+}
+
 /* By all warps of a warpgroup: a thread has N registers from here on. */
 template <int N> static __device__ __forceinline__ void registers_give()
 {
@@ -125,6 +135,11 @@ static inline void wgmma_commit()
 
 template <int LEFT> static inline void wgmma_wait()
 {
+}
+
+template <int N> static inline void wgmma_hold(float (&d)[N])
+{
+    (void)d;
 }
 
 static inline bool elect_one()

@@ -7,6 +7,7 @@
 #include "model/backend/cuda/matmul/wgmma.cuh"
 
 enum {
+    WG_TOKENS_LEAST = 64, /* of a block; another one has */
     WG_TOKENS_MOST = 128,
     WG_ROWS_LEAST = 33, /* fewer rows are multiplied by matmul_few */
     WG_GROUPS = 8,      /* of a block: one for each warp that multiplies */

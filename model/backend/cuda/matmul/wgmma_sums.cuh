@@ -73,6 +73,7 @@ static __device__ __forceinline__ void wg_half_stage(wg_ring *ring, float (&acc)
     wgmma_multiply<FORM::N_TOKENS>(acc, a[TILE][1], tokens, 2 * TILE + 1, true);
     wgmma_commit();
     wgmma_wait<0>();
+    wgmma_hold(acc);
     ring->held = ring->q;
     ring_release(ring);
     ring_next<FORM>(ring);
@@ -97,6 +98,7 @@ static __device__ __forceinline__ void wg_segment(wg_ring *ring, int begin, int 
         wg_stage<FORM>(ring, acc, y, true);
     }
     wgmma_wait<0>();
+    wgmma_hold(acc);
     ring_release(ring);
     if (end % WG_TILES) wg_half_stage<FORM, 0>(ring, acc, adds);
 }
