@@ -33,7 +33,8 @@ enum {
     NOT_STARTED = 127,
     LOOK_MS = 100,
     SESSIONS_LOOK_MS = 1000,
-    LEAVE_MS = 5000 /* mpirun kills ranks 2 s after it has told them to end */
+    LEAVE_MS =
+        5000 /* mpirun kills ranks 1 s after it has told them to end, unless told otherwise */
 };
 
 struct launch {
@@ -46,7 +47,8 @@ struct launch {
     struct children told;   /* ranks that have got SIGTERM */
     struct scratch scratch; /* without hosts */
     int n_sessions;         /* the most that mpirun has had with hosts */
-    int64_t leave_ms;       /* when mpirun must have ended, because a session has; 0: not yet */
+    int64_t leave_ms;       /* when mpirun must have ended, because a session has; 0: none has */
+    bool has_killed;        /* mpirun, for that reason */
 };
 
 static _Noreturn void fail_usage(const char *text, const char *value)
@@ -96,7 +98,8 @@ static const char doc[] =
     "MPIRUN_FLAGS in the environment holds further arguments for mpirun. SIGTERM drains the ranks; "
     "a second one ends them at once. Exit status: that of mpirun, 0 when all ranks ended with 0; "
     "143 after SIGTERM where ranks run on other hosts, so that a supervisor starts the group "
-    "again; 78 where no start can succeed, because the model is missing, is not supported or does "
+    "again; 137 where mpirun was killed, because a host did not answer; 78 where no start can "
+    "succeed, because the model is missing, is not supported or does "
     "not fit so many ranks.\n";
 
 static bool is_about_program(const char *word)
@@ -167,21 +170,23 @@ static void add_mpirun(struct launch *launch)
                                          NULL};
     static const char *const alone[] = {"--mca", "btl",      "vader,self", "--mca",
                                         "plm",   "isolated", NULL};
-    static const char *const many[] = {"--map-by",
-                                       "slot",
-                                       "--mca",
-                                       "btl",
-                                       "vader,self,tcp",
-                                       "--mca",
-                                       "oob_tcp_keepalive_time",
-                                       "5",
-                                       "--mca",
-                                       "oob_tcp_keepalive_intvl",
-                                       "1",
-                                       "--mca",
-                                       "oob_tcp_keepalive_probes",
-                                       "3",
-                                       NULL};
+    static const char *const many[] = {
+        "--leave-session-attached", /* look_at_sessions() needs them */
+        "--map-by",
+        "slot",
+        "--mca",
+        "btl",
+        "vader,self,tcp",
+        "--mca",
+        "oob_tcp_keepalive_time",
+        "5",
+        "--mca",
+        "oob_tcp_keepalive_intvl",
+        "1",
+        "--mca",
+        "oob_tcp_keepalive_probes",
+        "3",
+        NULL};
     static const char *const yield[] = {"--mca", "mpi_yield_when_idle", "1", NULL};
     snprintf(n_ranks, sizeof n_ranks, "%d", launch->n_ranks);
     add_all(launch, always);
@@ -268,20 +273,21 @@ static void tell_ranks(struct launch *launch)
     launch->told = ranks;
 }
 
-/* mpirun keeps an ssh session to each host until all ranks have ended, and then needs no more than
- * a moment. Where a host is cut off it would wait, for as long as TCP tries, until that one has
- * confirmed that the group ends. */
+/* mpirun keeps an ssh session to each host until all ranks have ended, and then ends within
+ * seconds. Where a host is cut off it would wait, for as long as TCP tries, until that one has
+ * confirmed that the group ends. Sessions of other programs than ssh are not seen. */
 static void look_at_sessions(struct launch *launch)
 {
     struct children sessions;
     int64_t now_ms = clock_now_ms();
     children_find(&sessions, launch->mpirun, "ssh");
     if (sessions.n > launch->n_sessions) launch->n_sessions = sessions.n;
-    if (sessions.n == launch->n_sessions) return;
+    if (sessions.n == launch->n_sessions || launch->has_killed) return;
     if (!launch->leave_ms) launch->leave_ms = now_ms + LEAVE_MS;
     if (now_ms < launch->leave_ms) return;
     fprintf(stderr, "outrider-group: mpirun waits for a host that does not answer, so it is "
                     "killed\n");
+    launch->has_killed = true;
     kill(-launch->mpirun, SIGKILL);
     for (int i = 0; i < sessions.n; i++) { /* they are groups of their own */
         kill(sessions.pids[i], SIGKILL);

@@ -47,6 +47,8 @@ static float *partials_of(struct rig *rig, const struct world *w, struct cache *
 {
     struct backend_cuda *cuda = backend_cuda_of(rig->cuda);
     const struct forced forced = {PARTITIONS, false, is_narrow};
+    int n_sms = cuda->n_sms;
+    cuda->n_sms = 1 << 20;                         /* tiles alone do not keep it busy */
     feed(rig, w, c, mixed, N_MIXED, &forced, out); /* makes the room */
     size_t bytes = cuda->scratch_bytes / sizeof(float) * sizeof(float);
     float *partials = static_cast<float *>(calloc(1, bytes));
@@ -54,6 +56,7 @@ static float *partials_of(struct rig *rig, const struct world *w, struct cache *
     feed(rig, w, c, mixed, N_MIXED, &forced, out);
     device_read(rig, partials, cuda->scratch, bytes);
     *n = bytes / sizeof(float);
+    cuda->n_sms = n_sms;
     return partials;
 }
 

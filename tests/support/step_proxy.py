@@ -16,7 +16,7 @@ from fault_util import World
 from rpc_python import OPTIONS, field, fields, grpc, packed, varint
 
 RUN = "/outrider.target.v1.Target/Run"
-HELD_SECONDS = 60  # longer than any test holds the replies back
+HELD_SECONDS = 600  # longer than any test holds the replies back
 SERVER_THREADS = 8
 FIRST_BLOCK, BLOCKS = 5, 6  # fields of a lane; a first block of 0 is left out
 
