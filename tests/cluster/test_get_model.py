@@ -43,7 +43,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(package)))
         self.end_headers()
         if self.path == "/stalls.whl":
-            self.wfile.write(package[:1000])
+            self.wfile.write(package[:len(package) // 2])
             self.wfile.flush()
             self.server.stalled.set()
             self.server.over.wait(bound(60))
