@@ -7,6 +7,7 @@
  *   time_cuda_attention [--prompts N,N,...] [--contexts N,N,...] [--lanes N] [--head-dim E]
  *                       [--ms PER_LINE] */
 #include "tests/gpu/attention_world.h"
+#include "tests/gpu/timing.h"
 
 enum { COUNTS_MAX = 16, LANES_MOST = 256, ROTATED_MIB = 256, COPIES_MAX = 64 };
 
@@ -96,25 +97,15 @@ static void timed_close(struct timed *t)
 /* Milliseconds of n launches on the device. */
 static float time_launches(struct timed *t, int n)
 {
-    struct backend_cuda *be = backend_cuda_of(t->rig->cuda);
+    struct backend *be = t->rig->cuda;
     const struct attention_rule rule = {0, 1.0f / sqrtf(static_cast<float>(t->shape.head_dim)), 0,
                                         false};
-    struct error err = {};
-    cudaEvent_t begin, end;
-    float ms = 0;
-    cudaEventCreate(&begin);
-    cudaEventCreate(&end);
-    cudaEventRecord(begin, be->stream);
-    for (int i = 0; i < n; i++) {
-        be->base.ops->attention(&be->base, &t->shape, &t->step, &rule, t->q, t->kv[i % t->n_layers],
-                                t->out);
-    }
-    cudaEventRecord(end, be->stream);
-    MUST(cuda_finish(be, &err), err);
-    cudaEventElapsedTime(&ms, begin, end);
-    cudaEventDestroy(begin);
-    cudaEventDestroy(end);
-    return ms;
+    return device_ms(t->rig, [&] {
+        for (int i = 0; i < n; i++) {
+            be->ops->attention(be, &t->shape, &t->step, &rule, t->q, t->kv[i % t->n_layers],
+                               t->out);
+        }
+    });
 }
 
 /* The median of five runs of about a fifth of ms_wanted each. */

@@ -143,7 +143,11 @@ static inline size_t matmul_bytes(const struct matrix *m)
 
 /* ---- loading ---- */
 
-enum { UNIT = 8 /* elements of a 16-byte access */ };
+enum {
+    UNIT = 8,                /* elements of a 16-byte access */
+    STAGING_BYTES = 4 << 20, /* of a chunk, but at least one group */
+    PACK_THREADS = 256
+};
 
 /* Where the packed outputs come from. Slot s is output s % 16 of group s / 16. */
 struct slot_map {

@@ -18,11 +18,6 @@ extern "C" {
 #include "model/backend/matrix_order.h"
 }
 
-enum {
-    STAGING_BYTES = 4 << 20, /* of a chunk, but at least one group */
-    PACK_THREADS = 256
-};
-
 /* ---- packing ---- */
 
 /* A chunk: the staged rows and where its first group goes. */

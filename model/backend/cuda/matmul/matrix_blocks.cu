@@ -3,11 +3,6 @@
  * kernel packs them. No weight is rounded. */
 #include "model/backend/cuda/matmul/matmul.cuh"
 
-enum {
-    STAGING_BYTES = 4 << 20, /* of a chunk, but at least one group */
-    PACK_THREADS = 256
-};
-
 /* A chunk: staged rows, and where its first group goes. */
 struct block_chunk {
     const uint8_t *staging;
